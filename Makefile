@@ -1,0 +1,44 @@
+# Every target makes what it needs; `make demo` and `make test` are all the set-up a fresh machine wants.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE :=
+unexport PYTHONUNBUFFERED
+
+.PHONY: demo test check bench bench-peers compare behaviours cases trust mutants clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/deadlined demo
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -m 'not contract and not chaos' tests
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --fail-under=$(COVERED) | tail -n 3
+	$(BIN)/python -m pytest -q tests/contract/test_smoke.py
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -q tests
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m bench
+
+bench-peers compare behaviours cases mutants:
+	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
+
+trust: $(VENV)/.ready
+	$(BIN)/python -m tests.trust $(if $(LANE),--lane $(LANE)) $(if $(SUITE),--suite $(SUITE)) $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED))
+
+clean:
+	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+COVERED ?= 60

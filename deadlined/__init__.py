@@ -1,0 +1,31 @@
+"""deadlined: tool calls that really end. The public face: clients, ``tool``, the command line.
+
+Everything is loaded on first use: ``from deadlined import tool`` loads neither trio nor anyio.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__owner__ = "deadlined"
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Client": "deadlined.client",
+    "AsyncClient": "deadlined.async_client",
+    "CallResult": "protocol",
+    "CommandPlan": "toolworkers",
+    "Context": "toolworkers",
+    "ToolError": "toolworkers",
+    "command": "toolworkers",
+    "tool": "toolworkers",
+}
+__all__ = sorted(_WHERE)  # noqa: PLE0605  # a list, computed so that no name is written twice
+
+
+def __getattr__(name: str) -> Any:
+    home = _WHERE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'deadlined' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)

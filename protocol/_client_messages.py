@@ -1,0 +1,230 @@
+"""Messages between a client and the daemon, as tagged unions; the tag is ``op``. docs/protocol.md is their manual.
+
+``id`` is the client's own number for a request: every answer to the request carries it. Values that a caller may get
+wrong and deserves a result for (``deadline_ms``, ``arguments``) are typed loosely here and judged by the daemon;
+everything else that does not fit ends the connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol._contracts import ContainmentLevel, IsolationLevel, ToolDescription
+from protocol._outcomes import CallResult, ErrorInfo
+
+VERSION = 1
+FEATURES = ("calls", "detach", "split_streams", "output")
+
+
+class Hello(msgspec.Struct, tag="hello", tag_field="op", forbid_unknown_fields=True):
+    """First message of a client. An unknown version is refused by name."""
+
+    version: int
+    client: str = ""
+    features: list[str] = []
+
+
+class Submit(msgspec.Struct, tag="submit", tag_field="op", forbid_unknown_fields=True):
+    """Run a tool. ``arguments`` is the text of one JSON object. ``deadline_ms``: from now, ≥ 1; absent = the contract's.
+
+    Answered by Settled; before it by Submitted when ``announce`` or ``detach``; with ``detach`` by Submitted alone.
+    """
+
+    id: int
+    tool: str
+    arguments: str = "{}"
+    deadline_ms: Any = None
+    cwd: str | None = None
+    run: str | None = None
+    key: str | None = None
+    detach: bool = False
+    announce: bool = False
+    split_streams: bool = False
+    max_output_bytes: int | None = None
+    min_containment: ContainmentLevel | None = None
+    min_isolation: IsolationLevel | None = None
+
+
+class Cancel(msgspec.Struct, tag="cancel", tag_field="op", forbid_unknown_fields=True):
+    """End a call of this connection (``submit`` = the id it was submitted under) or any call (``call``) of the same uid."""
+
+    id: int
+    submit: int | None = None
+    call: str | None = None
+
+
+class Wait(msgspec.Struct, tag="wait", tag_field="op", forbid_unknown_fields=True):
+    """Answered by Settled when the call has settled. ``nowait``: by Pending at once when it has not."""
+
+    id: int
+    call: str
+    nowait: bool = False
+
+
+class ReadOutput(msgspec.Struct, tag="read_output", tag_field="op", forbid_unknown_fields=True):
+    """Raw bytes of a call's output from ``offset``; answered by OutputChunk."""
+
+    id: int
+    call: str
+    offset: int = 0
+    limit: int = 65_536
+    stream: str = "both"
+
+
+class ListTools(msgspec.Struct, tag="list_tools", tag_field="op", forbid_unknown_fields=True):
+    """Contracts and schemas; answered by Tools."""
+
+    id: int
+    name: str | None = None
+
+
+class AskStatus(msgspec.Struct, tag="ask_status", tag_field="op", forbid_unknown_fields=True):
+    """Health; answered by DaemonStatus."""
+
+    id: int
+
+
+class ListProcesses(msgspec.Struct, tag="list_processes", tag_field="op", forbid_unknown_fields=True):
+    """Workers and calls with the time left; answered by Processes."""
+
+    id: int
+
+
+class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown_fields=True):
+    """Effective configuration; answered by EffectiveConfig."""
+
+    id: int
+
+
+FromClient = Hello | Submit | Cancel | Wait | ReadOutput | ListTools | AskStatus | ListProcesses | AskConfig
+
+
+class Welcome(msgspec.Struct, tag="welcome", tag_field="op"):
+    """Answer to Hello: what this daemon speaks and allows."""
+
+    version: int
+    features: list[str]
+    daemon_pid: int
+    containment: str
+    frame_limit: int
+
+
+class Submitted(msgspec.Struct, tag="submitted", tag_field="op"):
+    """The call is accepted; ``deadline_ms`` is the budget that holds."""
+
+    id: int
+    call: str
+    deadline_ms: int
+
+
+class Settled(msgspec.Struct, tag="settled", tag_field="op"):
+    """The one final result of a call."""
+
+    id: int
+    result: CallResult
+
+
+class Pending(msgspec.Struct, tag="pending", tag_field="op"):
+    """Answer to Wait with ``nowait``: not settled yet."""
+
+    id: int
+    call: str
+    remaining_ms: int
+
+
+class CancelAccepted(msgspec.Struct, tag="cancel_accepted", tag_field="op"):
+    """The kill is under way; the call's Settled follows when it is confirmed. ``live`` False: it had settled already."""
+
+    id: int
+    call: str
+    live: bool
+
+
+class OutputChunk(msgspec.Struct, tag="output_chunk", tag_field="op"):
+    """Bytes (base64 in JSON) at ``offset``; ``settled`` and an empty ``data`` mean that this was the end."""
+
+    id: int
+    call: str
+    offset: int
+    data: bytes
+    settled: bool
+
+
+class Tools(msgspec.Struct, tag="tools", tag_field="op"):
+    """Every tool this daemon serves."""
+
+    id: int
+    tools: list[ToolDescription]
+
+
+class DaemonStatus(msgspec.Struct, tag="daemon_status", tag_field="op"):
+    """Health for people and probes. ``degraded`` lists what is wrong; empty = healthy."""
+
+    id: int
+    pid: int
+    version: str
+    containment: str
+    containment_why: list[str]
+    uptime_ms: int
+    degraded: list[str]
+    workers: int
+    idle_workers: int
+    calls_in_flight: int
+    calls_queued: int
+    calls_settled: int
+    kills: int
+    unconfirmed_kills: int
+    replacements: int
+
+
+class ProcessRow(msgspec.Struct):
+    """One worker, with the call it serves, or a queued call (``pid`` None)."""
+
+    worker: int | None
+    pid: int | None
+    state: str
+    call: str | None = None
+    tool: str | None = None
+    remaining_ms: int | None = None
+    processes: int | None = None
+    rss_bytes: int | None = None
+    cpu_ms: int | None = None
+
+
+class Processes(msgspec.Struct, tag="processes", tag_field="op"):
+    """Rows of ``deadlined ps``."""
+
+    id: int
+    rows: list[ProcessRow]
+
+
+class EffectiveConfig(msgspec.Struct, tag="effective_config", tag_field="op"):
+    """Values in force with where each came from (``default``, or the file's path)."""
+
+    id: int
+    values: dict[str, Any]
+    sources: dict[str, str]
+
+
+class Failed(msgspec.Struct, tag="failed", tag_field="op"):
+    """A request that cannot be answered (``id`` None: the connection itself; it ends after this)."""
+
+    id: int | None
+    error: ErrorInfo
+
+
+FromDaemon = (
+    Welcome
+    | Submitted
+    | Settled
+    | Pending
+    | CancelAccepted
+    | OutputChunk
+    | Tools
+    | DaemonStatus
+    | Processes
+    | EffectiveConfig
+    | Failed
+)

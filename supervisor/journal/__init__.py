@@ -1,0 +1,1 @@
+"""What is kept of calls after they end: results and raw outputs."""

@@ -1,0 +1,19 @@
+"""The far side of the pipe: every process that is not the daemon. No Trio here, and nothing heavy at the top.
+
+Public: ``tool``, ``command``, ``Context``, ``CommandPlan``, ``ToolError``. Entry of the processes: ``python -m toolworkers``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__owner__ = "deadlined"
+__all__ = ["CommandPlan", "Context", "ToolError", "command", "tool"]  # loaded on first use
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'toolworkers' has no attribute {name!r}")
+    from toolworkers import _registry
+
+    return getattr(_registry, name)

@@ -1,0 +1,198 @@
+"""What a child may do: namespaces, session, descriptors, limits, capabilities, environment; and the sweep that ends
+what a call left behind in its own namespace.
+
+Each step is a function of its own because `exec`, the zygote and the workers take them in different selections; the
+order inside `enter_namespaces` and `drop_privileges` matters and the comments say why. A step that this host refuses
+is returned as a word in ``missing`` and never hidden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from toolworkers import _syscalls as sys_
+
+ROOT_CAPABILITIES = frozenset(
+    "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw sys_chroot audit_write "
+    "setfcap".split()
+)
+"""What a tool run by root keeps: the common container set without mknod. ``kill`` stays because the sweep needs it."""
+TOOL_OOM_SCORE = 500
+"""A tool is killed for memory long before the daemon is."""
+_READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_CALLER_ENVIRONMENT = ("LANG", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SWEEP_BUDGET_S = 1.0
+
+
+class Leftovers(NamedTuple):
+    """What a sweep found: processes it had to kill, and whether nothing is left now."""
+
+    killed: int
+    clean: bool
+
+
+def own_user_namespace(extra: int) -> None:
+    """Enter a user namespace (and the ``extra`` namespaces with it) in which this uid and gid stay what they are.
+
+    An identity map, not a map to root: with uid 0 inside, ``cp -a`` breaks and programs keep namespace capabilities.
+    Needs dumpable, else /proc/self/uid_map belongs to root (user_namespaces(7)).
+    """
+    uid, gid = os.getuid(), os.getgid()
+    sys_.set_dumpable(True)
+    sys_.unshare(sys_.CLONE_NEWUSER | extra)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def enter_namespaces(tmp: str | None, tmp_bytes: int) -> list[str]:
+    """Private mounts and IPC, an own /proc, tmpfs on ``tmp`` and /dev/shm, kernel settings read-only.
+
+    Must run as pid 1 of a new pid namespace (the new /proc shows that namespace). Returns what the host refused.
+    """
+    missing: list[str] = []
+    sys_.unshare(sys_.CLONE_NEWNS | sys_.CLONE_NEWIPC)
+    # Slave, not private: an unmount on the host must reach us, or we would pin its file systems.
+    sys_.mount("none", "/", None, sys_.MS_SLAVE | sys_.MS_REC)
+    guarded = sys_.MS_NOSUID | sys_.MS_NODEV
+    _try(missing, "proc", lambda: sys_.mount("proc", "/proc", "proc", guarded | sys_.MS_NOEXEC))
+    if tmp is not None:
+        data = f"size={tmp_bytes},nr_inodes=65536,mode="
+        _try(missing, "tmp", lambda: sys_.mount("tmpfs", tmp, "tmpfs", guarded, data + "0700"))
+        _try(missing, "shm", lambda: sys_.mount("tmpfs", "/dev/shm", "tmpfs", guarded, data + "1777"))  # noqa: S108  # our own mount
+    for path in _READ_ONLY_IN_PROC:
+        if os.path.exists(path):
+            _try(missing, "proc_read_only", lambda path=path: _freeze_in_place(path))
+    _try(missing, "sys_read_only", lambda: sys_.make_read_only("/sys"))
+    return missing
+
+
+def drop_privileges(keep: frozenset[str]) -> None:
+    """Capabilities down to ``keep`` (a plain uid: none at all), no_new_privs, not dumpable: in this order, because a
+    process that is not dumpable may no longer write its own /proc files."""
+    sys_.set_capabilities(keep if os.getuid() == 0 else ())
+    sys_.no_new_privileges()
+    sys_.set_dumpable(False)
+
+
+def set_limits(limits: Any, processes_of_uid: int | None) -> None:
+    """Resource limits from a ``protocol.Limits``. RLIMIT_NPROC means nothing to uid 0, whose tools have a cgroup."""
+    _limit(resource.RLIMIT_NOFILE, limits.open_files)
+    _limit(resource.RLIMIT_CORE, limits.core_bytes)
+    _limit(resource.RLIMIT_STACK, limits.stack_bytes)
+    _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+    if processes_of_uid is not None and os.getuid() != 0:
+        _limit(resource.RLIMIT_NPROC, processes_of_uid)
+
+
+def offer_to_oom_killer() -> None:
+    """Make this process and its children the kernel's first choice. Before `drop_privileges`."""
+    with contextlib.suppress(OSError):  # a host may mount /proc read-only; the cgroup limit still holds
+        _write("/proc/self/oom_score_adj", str(TOOL_OOM_SCORE))
+
+
+def join_cgroups(descriptors: list[int]) -> None:
+    """Join by writing 0 (the writer) to each ``cgroup.procs``. First of all: what is forked later starts inside."""
+    for descriptor in descriptors:
+        os.write(descriptor, b"0")
+        os.close(descriptor)
+
+
+def command_environment(
+    scratch_tmp: str, home: str, passed: Mapping[str, str], user: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of a command: an allow-list of the daemon's own (``user``), then what the call or tool passes."""
+    environment = {name: value for name, value in user.items() if name in _CALLER_ENVIRONMENT or name[:3] == "LC_"}
+    environment["PATH"] = user.get("PATH", _DEFAULT_PATH)
+    environment["HOME"] = home
+    environment["TMPDIR"] = scratch_tmp
+    environment["PYTHONUNBUFFERED"] = "1"  # a killed program's own buffer would be lost otherwise
+    environment.update(passed)
+    return environment
+
+
+def sweep(outer_pid_namespace: int) -> Leftovers:
+    """End every process of this namespace but this one; count those that were alive. 3 µs when there is none.
+
+    ``kill(-1, …)`` anywhere else would be the end of the machine (root) or of the user's session, so the two facts
+    that make it safe are checked here and nowhere else: we are pid 1, and not in the daemon's pid namespace.
+    """
+    if os.getpid() != 1 or pid_namespace() == outer_pid_namespace:
+        raise RuntimeError("sweep() outside a worker's own pid namespace")
+    _reap_dead()
+    try:
+        os.kill(-1, 0)
+    except ProcessLookupError:
+        return Leftovers(0, True)
+    return _kill_all(time.monotonic() + _SWEEP_BUDGET_S)
+
+
+def pid_namespace() -> int:
+    """Inode of this process's pid namespace."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _kill_all(until: float) -> Leftovers:
+    killed = 0
+    while time.monotonic() < until:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            return Leftovers(killed, True)
+        killed += _reap_killed()
+    return Leftovers(killed, False)
+
+
+def _reap_killed() -> int:
+    """Reap until no child is left; how many of them died by our SIGKILL. Blocks: the dying need the processor."""
+    killed = 0
+    while True:
+        try:
+            _, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return killed
+        killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def _reap_dead() -> None:
+    """Zombies count for kill(-1, 0), so take the dead first."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _freeze_in_place(path: str) -> None:
+    sys_.mount(path, path, None, sys_.MS_BIND | sys_.MS_REC)
+    sys_.make_read_only(path)
+
+
+def _limit(which: int, value: int) -> None:
+    _, hard = resource.getrlimit(which)
+    ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (ceiling, ceiling))
+
+
+def _try(missing: list[str], what: str, step: Any) -> None:
+    try:
+        step()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOENT):
+            raise
+        if what not in missing:
+            missing.append(what)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

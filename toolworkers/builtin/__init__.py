@@ -1,0 +1,1 @@
+"""The tools every daemon serves, one a file."""

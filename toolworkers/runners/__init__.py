@@ -1,0 +1,1 @@
+"""Who executes a call inside a worker: a Python tool in place, a command as a child."""
