@@ -19,8 +19,8 @@ Rules
 9. The machine is total: an id that is not here any more changes nothing. Submitting an id that is here is a bug of the
    caller.
 
-Every input costs O(log waiting); an uncontended call costs two dictionary entries. ``flavour`` (which kind of worker will
-serve) decides nothing here; the waiting are counted by it for the pool.
+Every input costs O(log waiting); an uncontended call costs two dictionary entries. ``flavour`` (which kind of worker
+will serve) decides nothing here; the waiting are counted by it for the pool.
 """
 
 from __future__ import annotations
