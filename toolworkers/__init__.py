@@ -1,6 +1,7 @@
 """The far side of the pipe: every process that is not the daemon. No Trio here, and nothing heavy at the top.
 
-Public: ``tool``, ``command``, ``Context``, ``CommandPlan``, ``ToolError``. Entry of the processes: ``python -m toolworkers``.
+Public: ``tool``, ``command``, ``Context``, ``CommandPlan``, ``ToolError``.
+Entry of the processes: ``python -m toolworkers``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""That a process is alive, confined, or dead: the zygote's and the killer's links, slots, the second line, the probe."""
+"""That a process is alive, confined, or dead: the links to zygote and killer, slots, the second line, the probe."""
