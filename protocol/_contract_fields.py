@@ -1,0 +1,93 @@
+"""A contract out of named fields, as decorators and configuration give them: which names exist, which values may be.
+
+Pure: fields in, a Contract out. Every refusal says what is allowed, because a person wrote the field and will correct
+it.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from protocol._contracts import Contract, Limits
+from protocol._deadlines import CEILING_MS
+
+_MILLISECONDS = {"timeout_ms": 1, "max_timeout_ms": 1, "term_grace_ms": 0, "idle_timeout_ms": 1}
+"""The fields that are budgets, with the least value of each; the most is the ceiling of every call."""
+
+
+def declared_contract(fields: Mapping[str, Any], base: Contract | None = None) -> Contract:
+    """``base`` (default: the careful contract) with ``fields`` in place of its own.
+
+    Raises TypeError for a name that is no field, ValueError for a value (or a pair of values) that is not allowed.
+    """
+    base = base or Contract()
+    read = {name: _read(name, value) for name, value in fields.items()}
+    contract = msgspec.structs.replace(base, **read)
+    _refuse_contradictions(contract)
+    return contract
+
+
+@cache
+def _field_types() -> dict[str, Any]:
+    return {name: kind for name, kind in typing.get_type_hints(Contract).items() if name != "kind"}
+
+
+def _read(name: str, value: Any) -> Any:
+    known = _field_types()
+    if name not in known:
+        raise TypeError(f"{name!r} is no field of a contract; allowed: {', '.join(sorted(known))}")
+    try:
+        read = msgspec.convert(value, known[name])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{name} = {value!r} is not allowed ({error}); allowed: {_say(known[name])}") from error
+    _refuse_out_of_range(name, read)
+    return read
+
+
+def _refuse_out_of_range(name: str, value: Any) -> None:
+    if name in _MILLISECONDS and value is not None and not _MILLISECONDS[name] <= value <= CEILING_MS:
+        raise ValueError(
+            f"{name} = {value} is not allowed; allowed: {_MILLISECONDS[name]} to {CEILING_MS} milliseconds"
+        )
+    if isinstance(value, Limits):
+        for limit, bound in msgspec.structs.asdict(value).items():
+            if bound is not None and bound < (0 if limit == "core_bytes" else 1):
+                raise ValueError(f"limits.{limit} = {bound} is not allowed; allowed: a positive number")
+
+
+def _refuse_contradictions(contract: Contract) -> None:
+    if contract.timeout_ms > contract.max_timeout_ms:
+        raise ValueError(
+            f"timeout_ms = {contract.timeout_ms} is over max_timeout_ms = {contract.max_timeout_ms};"
+            " allowed: timeout_ms of at most max_timeout_ms"
+        )
+    if contract.term_grace_ms >= contract.timeout_ms:
+        raise ValueError(
+            f"term_grace_ms = {contract.term_grace_ms} leaves nothing of timeout_ms = {contract.timeout_ms};"
+            " allowed: a term_grace_ms below timeout_ms, because SIGTERM goes out that much before the deadline"
+        )
+    if contract.fresh and contract.reusable:
+        raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
+
+
+def _say(kind: Any) -> str:
+    """A field's type in words a person can choose from."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return " | ".join(repr(value) for value in arguments)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join("nothing (None)" if part is type(None) else _say(part) for part in arguments)
+    if origin is tuple:
+        return f"a list of {_say(arguments[0])}"
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return " | ".join(repr(str(member.value)) for member in kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return f"fields {', '.join(kind.__struct_fields__)}"
+    return {bool: "true | false", int: "a whole number", str: "text"}.get(kind, str(kind))
