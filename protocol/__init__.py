@@ -7,8 +7,9 @@ use, so that the killer and ``deadlined exec`` (which need no msgspec) start as 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
+if TYPE_CHECKING:
+    from typing import Any
 
 __owner__ = "deadlined"
 
@@ -34,6 +35,7 @@ _HOME = {
     ),
     "_contracts": ("Contract", "ToolDescription", "Limits", "Approval"),
     "_quantities": ("parse_duration_ms", "parse_size_bytes", "say_duration", "say_size"),
+    "_places": ("PlaceError", "default_socket", "find_socket"),
     "_deadlines": ("CEILING_MS", "instant_after", "remaining_ms", "valid_budget_ms"),
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
@@ -44,4 +46,6 @@ def __getattr__(name: str) -> Any:
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module 'protocol' has no attribute {name!r}")
+    import importlib  # 1 ms that `exec` never spends
+
     return getattr(importlib.import_module(f"protocol.{module}"), name)

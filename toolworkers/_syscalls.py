@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+
+TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
@@ -27,8 +30,11 @@ _CLOSE_RANGE_CLOEXEC = 4
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 _TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
 _CLOCK_MONOTONIC = 1
+_SFD_NONBLOCK, _SFD_CLOEXEC = 0o4000, 0o2000000
+_SIGNAL_SET_BYTES = 128
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGHEST_CAPABILITY = 63
+_SHM_INFO, _SEM_INFO, _MSG_INFO = 14, 19, 12
 
 CAPABILITIES = (
     "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service "
@@ -167,3 +173,29 @@ def set_timer(timer: int, instant_ns: int) -> None:
     spec = _TimerSpec()
     spec.value.seconds, spec.value.nanoseconds = divmod(instant_ns, 1_000_000_000)
     _checked(_libc.timerfd_settime(timer, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None), "timerfd_settime")
+
+
+_usage = (ctypes.c_int * 64)()
+
+
+def system_v_objects() -> int:
+    """Shared memory segments, semaphore sets and message queues of this IPC namespace (shmctl(2) and its kin)."""
+    _libc.shmctl(0, _SHM_INFO, _usage)
+    found = _usage[0]  # shm_info.used_ids
+    _libc.semctl(0, 0, _SEM_INFO, _usage)
+    found += _usage[7]  # seminfo.semusz: in use
+    _libc.msgctl(0, _MSG_INFO, _usage)
+    return found + _usage[0]  # msginfo.msgpool: in use
+
+
+def flush_c_streams() -> None:
+    """fflush(3) of every stream: what C code printed through stdio."""
+    _libc.fflush(None)
+
+
+def open_signals(numbers: Iterable[int]) -> int:
+    """A non-blocking signalfd(2), readable while one of these signals is pending. Block them first."""
+    wanted = ctypes.create_string_buffer(_SIGNAL_SET_BYTES)  # all zero is the empty set
+    for number in numbers:
+        _checked(_libc.sigaddset(wanted, number), "sigaddset")
+    return _checked(_libc.signalfd(-1, wanted, _SFD_NONBLOCK | _SFD_CLOEXEC), "signalfd")

@@ -8,16 +8,17 @@ is returned as a word in ``missing`` and never hidden.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
-import signal
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
 
+from toolworkers import _signals
 from toolworkers import _syscalls as sys_
+
+TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 ROOT_CAPABILITIES = frozenset(
     "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw sys_chroot audit_write "
@@ -32,11 +33,13 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SWEEP_BUDGET_S = 1.0
 
 
-class Leftovers(NamedTuple):
+class Leftovers:
     """What a sweep found: processes it had to kill, and whether nothing is left now."""
 
-    killed: int
-    clean: bool
+    __slots__ = ("clean", "killed")
+
+    def __init__(self, killed: int, clean: bool) -> None:
+        self.killed, self.clean = killed, clean
 
 
 def own_user_namespace(extra: int) -> None:
@@ -85,6 +88,8 @@ def drop_privileges(keep: frozenset[str]) -> None:
 
 def set_limits(limits: Any, processes_of_uid: int | None) -> None:
     """Resource limits from a ``protocol.Limits``. RLIMIT_NPROC means nothing to uid 0, whose tools have a cgroup."""
+    import resource  # here, because `exec` sets none and would pay 1 ms; the zygote has loaded it before it forks
+
     _limit(resource.RLIMIT_NOFILE, limits.open_files)
     _limit(resource.RLIMIT_CORE, limits.core_bytes)
     _limit(resource.RLIMIT_STACK, limits.stack_bytes)
@@ -93,10 +98,14 @@ def set_limits(limits: Any, processes_of_uid: int | None) -> None:
         _limit(resource.RLIMIT_NPROC, processes_of_uid)
 
 
-def offer_to_oom_killer() -> None:
-    """Make this process and its children the kernel's first choice. Before `drop_privileges`."""
-    with contextlib.suppress(OSError):  # a host may mount /proc read-only; the cgroup limit still holds
+def offer_to_oom_killer() -> bool:
+    """Make this process and its children the kernel's first choice. Before `drop_privileges`. False: refused (a host
+    may mount /proc read-only; the cgroup limit still holds)."""
+    try:
         _write("/proc/self/oom_score_adj", str(TOOL_OOM_SCORE))
+    except OSError:
+        return False
+    return True
 
 
 def join_cgroups(descriptors: list[int]) -> None:
@@ -144,7 +153,7 @@ def _kill_all(until: float) -> Leftovers:
     killed = 0
     while time.monotonic() < until:
         try:
-            os.kill(-1, signal.SIGKILL)
+            os.kill(-1, _signals.SIGKILL)
         except ProcessLookupError:
             return Leftovers(killed, True)
         killed += _reap_killed()
@@ -159,14 +168,20 @@ def _reap_killed() -> int:
             _, status = os.waitpid(-1, 0)
         except ChildProcessError:
             return killed
-        killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signals.SIGKILL
 
 
 def _reap_dead() -> None:
     """Zombies count for kill(-1, 0), so take the dead first."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+    while _reap_one():
+        pass
+
+
+def _reap_one() -> bool:
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
 
 
 def _freeze_in_place(path: str) -> None:
@@ -175,6 +190,8 @@ def _freeze_in_place(path: str) -> None:
 
 
 def _limit(which: int, value: int) -> None:
+    import resource
+
     _, hard = resource.getrlimit(which)
     ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(which, (ceiling, ceiling))
