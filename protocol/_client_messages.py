@@ -2,12 +2,17 @@
 
 ``id`` is the client's own number for a request: every answer to the request carries it. Values that a caller may get
 wrong and deserves a result for (``deadline_ms``, ``arguments``) are typed loosely here and judged by the daemon;
-everything else that does not fit ends the connection.
+everything else that does not fit ends the connection. Numbers are held to 64 bits: JSON could carry more, and an answer
+could then not be written.
+
+A request with a field that this version does not know is refused (it would be half obeyed); answers may grow fields,
+and clients skip what they do not know. Hello alone takes unknown fields, so that a client of a later version hears that
+its version is unknown, and not that its greeting is.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,8 +22,14 @@ from protocol._outcomes import CallResult, ErrorInfo
 VERSION = 1
 FEATURES = ("calls", "detach", "split_streams", "output")
 
+_I64 = (1 << 63) - 1
+RequestId = Annotated[int, msgspec.Meta(ge=0, le=_I64)]
+"""A client's number for a request, free again once its last answer was sent."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=_I64)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=_I64)]
 
-class Hello(msgspec.Struct, tag="hello", tag_field="op", forbid_unknown_fields=True):
+
+class Hello(msgspec.Struct, tag="hello", tag_field="op"):
     """First message of a client. An unknown version is refused by name."""
 
     version: int
@@ -27,75 +38,79 @@ class Hello(msgspec.Struct, tag="hello", tag_field="op", forbid_unknown_fields=T
 
 
 class Submit(msgspec.Struct, tag="submit", tag_field="op", forbid_unknown_fields=True):
-    """Run a tool. ``arguments`` is the text of one JSON object. ``deadline_ms``: from now, ≥ 1; absent = the contract's.
+    """Run a tool. ``arguments``: the text of one JSON object. ``deadline_ms``: from now, ≥ 1; absent = the contract's.
 
     Answered by Settled; before it by Submitted when ``announce`` or ``detach``; with ``detach`` by Submitted alone.
     """
 
-    id: int
+    id: RequestId
     tool: str
     arguments: str = "{}"
-    deadline_ms: Any = None
+    deadline_ms: int | float | str | bool | None = None
     cwd: str | None = None
     run: str | None = None
     key: str | None = None
     detach: bool = False
     announce: bool = False
     split_streams: bool = False
-    max_output_bytes: int | None = None
+    max_output_bytes: AtLeastOne | None = None
     min_containment: ContainmentLevel | None = None
     min_isolation: IsolationLevel | None = None
 
 
 class Cancel(msgspec.Struct, tag="cancel", tag_field="op", forbid_unknown_fields=True):
-    """End a call of this connection (``submit`` = the id it was submitted under) or any call (``call``) of the same uid."""
+    """End a call of this connection (``submit``: the id it was submitted under), or any of the same uid (``call``).
 
-    id: int
-    submit: int | None = None
+    Answered by CancelAccepted at once; the call's own Settled follows when the kill is confirmed.
+    """
+
+    id: RequestId
+    submit: RequestId | None = None
     call: str | None = None
 
 
 class Wait(msgspec.Struct, tag="wait", tag_field="op", forbid_unknown_fields=True):
     """Answered by Settled when the call has settled. ``nowait``: by Pending at once when it has not."""
 
-    id: int
+    id: RequestId
     call: str
     nowait: bool = False
 
 
 class ReadOutput(msgspec.Struct, tag="read_output", tag_field="op", forbid_unknown_fields=True):
-    """Raw bytes of a call's output from ``offset``; answered by OutputChunk."""
+    """Up to ``limit`` raw bytes of a call's output from ``offset``; answered by OutputChunk. ``stream``: ``both``, or
+    ``stdout`` or ``stderr`` of a call that was submitted with ``split_streams``."""
 
-    id: int
+    id: RequestId
     call: str
-    offset: int = 0
-    limit: int = 65_536
+    offset: Count = 0
+    limit: AtLeastOne = 65_536
     stream: str = "both"
 
 
 class ListTools(msgspec.Struct, tag="list_tools", tag_field="op", forbid_unknown_fields=True):
     """Contracts and schemas; answered by Tools."""
 
-    id: int
+    id: RequestId
     name: str | None = None
 
 
 class AskStatus(msgspec.Struct, tag="ask_status", tag_field="op", forbid_unknown_fields=True):
     """Health; answered by DaemonStatus."""
 
-    id: int
+    id: RequestId
 
 
 class ListProcesses(msgspec.Struct, tag="list_processes", tag_field="op", forbid_unknown_fields=True):
     """Workers and calls with the time left; answered by Processes."""
 
-    id: int
+    id: RequestId
 
 
 class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown_fields=True):
     """Effective configuration; answered by EffectiveConfig."""
 
-    id: int
+    id: RequestId
 
 
 FromClient = Hello | Submit | Cancel | Wait | ReadOutput | ListTools | AskStatus | ListProcesses | AskConfig
@@ -135,7 +150,7 @@ class Pending(msgspec.Struct, tag="pending", tag_field="op"):
 
 
 class CancelAccepted(msgspec.Struct, tag="cancel_accepted", tag_field="op"):
-    """The kill is under way; the call's Settled follows when it is confirmed. ``live`` False: it had settled already."""
+    """The kill is under way; Settled follows when it is confirmed. ``live`` False: the call had settled already."""
 
     id: int
     call: str

@@ -27,7 +27,8 @@ class Approval(StrEnum):
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What one call may use. ``None`` = not limited. ``memory_bytes`` and ``pids`` bind where cgroup controllers exist."""
+    """What one call may use; ``None`` = not limited, below 0 = ValueError. ``memory_bytes`` and ``pids`` bind where
+    cgroup controllers exist."""
 
     open_files: int = 1024
     core_bytes: int = 0
@@ -39,9 +40,16 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     output_bytes: int = 64 << 20
     tmp_bytes: int = 512 << 20
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _check(name, getattr(self, name), 0, (1 << 63) - 1)
+
 
 class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns."""
+    """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns.
+
+    Raises ValueError, when made and when decoded, for a time under 1 ms (the grace: 0) or over the ceiling of an hour.
+    """
 
     kind: Literal["python", "command", "mcp"] = "python"
     read_only: bool = False
@@ -62,10 +70,21 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     env: tuple[str, ...] = ()
     limits: Limits | None = None
 
+    def __post_init__(self) -> None:
+        _check("timeout_ms", self.timeout_ms, 1, CEILING_MS)
+        _check("max_timeout_ms", self.max_timeout_ms, 1, CEILING_MS)
+        _check("term_grace_ms", self.term_grace_ms, 0, CEILING_MS)
+        _check("idle_timeout_ms", self.idle_timeout_ms, 1, CEILING_MS)
+
     @property
     def side_by_side(self) -> bool:
         """Whether calls of this tool may run beside others of the same run."""
         return self.read_only or self.concurrency_safe
+
+
+def _check(name: str, value: object, least: int, most: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most):
+        raise ValueError(f"{name} is {value!r}; allowed is a whole number from {least} to {most}")
 
 
 class ToolDescription(msgspec.Struct, frozen=True):

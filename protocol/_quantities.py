@@ -46,21 +46,25 @@ def _split(text: str, units: dict[str, int], form: str) -> tuple[str, int]:
 
 def say_duration(ms: float) -> str:
     """A duration for people: ``0.4 ms``, ``350 ms``, ``2.0 s``, ``1 m 30 s``, ``1 h 05 m``."""
-    if ms < 1_000:
-        return f"{ms:.1f} ms" if ms < 10 and ms != int(ms) else f"{ms:.0f} ms"
-    if ms < 60_000:
+    if ms < 9.95 and ms != int(ms):
+        return f"{ms:.1f} ms"
+    if ms < 999.5:
+        return f"{ms:.0f} ms"
+    if ms < 59_950:
         return f"{ms / 1_000:.1f} s"
-    minutes, rest = divmod(int(ms), 60_000)
+    minutes, seconds = divmod(round(ms / 1_000), 60)
     if minutes < 60:
-        return f"{minutes} m {rest // 1_000:02d} s"
+        return f"{minutes} m {seconds:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} m"
 
 
 def say_size(count: int) -> str:
     """A size for people: ``512 B``, ``64.0 KiB``, ``1.5 GiB``."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+    if count < 1024:
+        return f"{count} B"
+    value = count / 1024
+    for unit in ("KiB", "MiB"):
+        if value < 1023.95:  # what would be written as 1024.0 belongs to the next unit
+            return f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} GiB"

@@ -5,11 +5,14 @@ Everything a worker says is untrusted: a tool runs in the same process and may h
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+"""A number that a worker reports: the sign of what it reports is the least that can be checked."""
 
 # ---------------------------------------------------------------- daemon → zygote
 
@@ -25,7 +28,7 @@ class Spawn(msgspec.Struct, tag="spawn", tag_field="op"):
     isolation: IsolationLevel = "contain"
     limits: Limits = msgspec.field(default_factory=Limits)
     processes_of_uid: int | None = None
-    """RLIMIT_NPROC for a daemon that is no root: it counts all processes of the uid, so it allows for the other workers."""
+    """RLIMIT_NPROC for a daemon that is no root: it counts all processes of the uid, so it allows for other workers."""
 
 
 ToZygote = Spawn
@@ -61,8 +64,8 @@ class Reaped(msgspec.Struct, tag="reaped", tag_field="op"):
     worker: int
     code: int | None
     signal: int | None
-    cpu_ms: int
-    max_rss_bytes: int
+    cpu_ms: Count
+    max_rss_bytes: Count
 
 
 FromZygote = ZygoteReady | Spawned | SpawnFailed | Reaped
@@ -113,7 +116,7 @@ class Progress(msgspec.Struct, tag="progress", tag_field="op"):
     """At most ten a second: bytes written so far, and what the tool says of itself."""
 
     nonce: int
-    output_bytes: int = 0
+    output_bytes: Count = 0
     done: float | None = None
     total: float | None = None
     text: str | None = None
@@ -122,8 +125,9 @@ class Progress(msgspec.Struct, tag="progress", tag_field="op"):
 class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     """The terminal frame of a call.
 
-    ``how``: ``ok`` | ``no_result`` | ``exit`` (a command ended, see ``code``/``signal``) | ``raised`` (``error_class``, ``error_code``) |
-    ``invalid_arguments`` | ``not_found`` | ``cannot_run`` | ``bad_cwd`` | ``output_limit`` | ``refused`` (sandbox).
+    ``how``: ``ok`` | ``no_result`` | ``exit`` (a command ended, see ``code``/``signal``) | ``raised`` (``error_class``,
+    ``error_code``) | ``invalid_arguments`` | ``not_found`` | ``cannot_run`` | ``bad_cwd`` | ``output_limit`` |
+    ``refused`` (sandbox). Those of `UNTOUCHED` are the only ones that may come without Accepted before.
     ``reusable``: the worker has proven that nothing of the call is left in it.
     """
 
@@ -146,12 +150,15 @@ class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     error_code: str | None = None
     code: int | None = None
     signal: str | None = None
-    output_bytes: list[int] = []
-    left_processes: int = 0
-    left_threads: int = 0
+    output_bytes: list[Count] = []
+    left_processes: Count = 0
+    left_threads: Count = 0
     reusable: bool = False
-    cpu_ms: int = 0
-    max_rss_bytes: int = 0
+    cpu_ms: Count = 0
+    max_rss_bytes: Count = 0
 
+
+UNTOUCHED = frozenset(("invalid_arguments", "not_found", "cannot_run", "bad_cwd", "refused"))
+"""Ways to end for which no tool code need have run."""
 
 FromWorker = WorkerReady | Accepted | Progress | Ended
