@@ -1,0 +1,206 @@
+"""A client's side of one connection, without I/O: greeting, request numbers, and which answer belongs to which request.
+
+Owned here: everything a client must know about the wire. Left to the shells (``client``, ``async_client``): sockets,
+waiting, locks. Bytes come in by ``receive``, bytes to write come out of ``hello`` and ``ask``.
+
+Rules
+1. ``hello`` first; nothing can be asked before Welcome is heard (``ready``).
+2. An Exchange is one request and its answers. It is *announced* by Submitted, and *over* by its last answer:
+   Submitted for a detached submit, otherwise Settled for a submit, and the one answer of any other request.
+3. Failed with an id ends that exchange as RequestRefused; without an id it ends the connection.
+4. An answer to a number that is not open, or of a kind its request cannot have, is the peer's fault: the connection
+   ends.
+5. When the connection ends every open exchange is over with the same error, and nothing can be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from deadlined._errors import ConnectionLost, DeadlinedError, NotUnderstood, RequestRefused
+from protocol import _client_messages as cm
+from protocol._codecs import client_to_daemon
+from protocol._errors import LocalProtocolError, RemoteProtocolError
+from protocol._framing import FRAME_HARD_LIMIT, FRAME_LIMIT, FrameBuffer
+from protocol._links import ClientLink, Speaker
+
+Request = (
+    cm.Submit | cm.Cancel | cm.Wait | cm.ReadOutput | cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig
+)
+Answer = (
+    cm.Submitted
+    | cm.Settled
+    | cm.Pending
+    | cm.CancelAccepted
+    | cm.OutputChunk
+    | cm.Tools
+    | cm.DaemonStatus
+    | cm.Processes
+    | cm.EffectiveConfig
+)
+Kind = TypeVar("Kind")
+
+LAST_ANSWERS: Mapping[type, tuple[type, ...]] = {
+    cm.Submit: (cm.Settled,),
+    cm.Cancel: (cm.CancelAccepted,),
+    cm.Wait: (cm.Settled, cm.Pending),
+    cm.ReadOutput: (cm.OutputChunk,),
+    cm.ListTools: (cm.Tools,),
+    cm.AskStatus: (cm.DaemonStatus,),
+    cm.ListProcesses: (cm.Processes,),
+    cm.AskConfig: (cm.EffectiveConfig,),
+}
+
+
+class Exchange:
+    """One request, and what has been heard about it."""
+
+    __slots__ = ("answer", "error", "request", "submitted")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.submitted: cm.Submitted | None = None
+        self.answer: Answer | None = None
+        self.error: DeadlinedError | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be heard about it."""
+        return self.answer is not None or self.error is not None
+
+    @property
+    def announced(self) -> bool:
+        """Whether the call's id is known, or will never be."""
+        return self.submitted is not None or self.over
+
+    @property
+    def detached(self) -> bool:
+        """Whether it submitted a call that goes on without it."""
+        return isinstance(self.answer, cm.Submitted)
+
+    def call(self) -> str:
+        """The id of the call that an announced submit made. Raises what ended the exchange instead."""
+        if self.submitted is not None:
+            return self.submitted.call
+        return self.outcome(cm.Settled).result.call
+
+    def outcome(self, kind: type[Kind]) -> Kind:
+        """The last answer, which must be a ``kind``. Raises what ended the exchange instead of it."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # one error may be raised to many waiters
+        if not isinstance(self.answer, kind):
+            raise NotUnderstood(f"the daemon answered {type(self.request).__name__} by {type(self.answer).__name__}")
+        return self.answer
+
+
+class Conversation:
+    """One connection's talk."""
+
+    def __init__(self, client: str = "") -> None:
+        self.welcome: cm.Welcome | None = None
+        self.error: DeadlinedError | None = None
+        self._client = client
+        self._link = ClientLink(Speaker.CLIENT)
+        self._codec = client_to_daemon()
+        self._frames = FrameBuffer(FRAME_HARD_LIMIT)
+        self._open: dict[int, Exchange] = {}
+        self._last_id = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests may be asked."""
+        return self.welcome is not None and self.error is None
+
+    def hello(self) -> bytes:
+        """The first bytes to write."""
+        return self._pack(cm.Hello(version=cm.VERSION, client=self._client, features=list(cm.FEATURES)))
+
+    def ask(self, request: Request) -> tuple[Exchange, bytes]:
+        """Number ``request`` and open its exchange; write the bytes at once, in the order of the asking.
+
+        Raises ValueError for a request that cannot be encoded or is larger than the daemon takes (nothing was opened),
+        and the connection's error when it has ended.
+        """
+        if self.error is not None:
+            raise self.error
+        self._last_id += 1
+        request.id = self._last_id
+        data = self._pack(request)
+        exchange = self._open[request.id] = Exchange(request)
+        return exchange, data
+
+    def receive(self, data: bytes) -> list[Exchange]:
+        """Take what was read; empty = the stream ended. Returns the exchanges that moved: announced, or over.
+
+        Never raises for what the peer said: rule 5 has it in every open exchange and in ``error``.
+        """
+        if not data:
+            asked = "before it answered" if self._open or not self.ready else "while nothing was asked of it"
+            return self.close(ConnectionLost(f"the daemon closed the connection {asked}"))
+        moved: list[Exchange] = []
+        try:
+            for body in self._frames.feed(data):
+                moved += self._hear(self._codec.unpack(body))
+        except RemoteProtocolError as error:
+            moved += self.close(NotUnderstood(f"the peer at the socket is not understood: {error}"))
+        return moved
+
+    def close(self, error: DeadlinedError) -> list[Exchange]:
+        """The connection is over because of ``error`` (the first reason stays). Returns what was open until now."""
+        if self.error is None:
+            self.error = error
+        moved = list(self._open.values())
+        for exchange in moved:
+            exchange.error = self.error
+        self._open.clear()
+        return moved
+
+    def _pack(self, message: cm.FromClient) -> bytes:
+        try:
+            data = self._codec.pack(message)
+        except LocalProtocolError as error:
+            raise ValueError(str(error)) from error
+        limit = self.welcome.frame_limit if self.welcome else FRAME_LIMIT
+        if len(data) - 4 > limit:
+            raise ValueError(f"a request of {len(data) - 4} bytes; this daemon takes at most {limit} in one message")
+        self._link.say(message)
+        return data
+
+    def _hear(self, message: cm.FromDaemon) -> list[Exchange]:
+        self._link.hear(message)
+        if isinstance(message, cm.Welcome):
+            self.welcome = message
+            return []
+        if isinstance(message, cm.Failed):
+            return self._failed(message)
+        exchange = self._exchange(message.id, message)
+        self._answered(exchange, message)
+        return [exchange]
+
+    def _answered(self, exchange: Exchange, message: Answer) -> None:
+        request = exchange.request
+        if isinstance(message, cm.Submitted) and isinstance(request, cm.Submit):
+            exchange.submitted = message
+            if not request.detach:
+                return
+        elif not isinstance(message, LAST_ANSWERS[type(request)]):
+            raise RemoteProtocolError(f"{type(message).__name__} is no answer to {type(request).__name__}")
+        exchange.answer = message
+        del self._open[message.id]
+
+    def _failed(self, message: cm.Failed) -> list[Exchange]:
+        refused = RequestRefused(message.error)
+        if message.id is None:
+            greeting = self.welcome is None
+            return self.close(refused if greeting else ConnectionLost(f"the daemon ended the connection: {refused}"))
+        exchange = self._exchange(message.id, message)
+        exchange.error = refused
+        del self._open[message.id]
+        return [exchange]
+
+    def _exchange(self, number: int, message: cm.FromDaemon) -> Exchange:
+        exchange = self._open.get(number)
+        if exchange is None:
+            raise RemoteProtocolError(f"{type(message).__name__} answers number {number}, which is not open")
+        return exchange

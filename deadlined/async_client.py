@@ -1,0 +1,193 @@
+"""The asynchronous client, for Trio and asyncio through anyio: any number of calls at once on one connection.
+
+Owns the words of the Python interface and the two tasks that read and write. The wire is ``_conversation``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Unpack
+
+import anyio
+from anyio.abc import ByteStream
+
+from deadlined._arguments import Arguments, SubmitOptions, submit_message
+from deadlined._async_line import AsyncLine
+from deadlined._conversation import Exchange
+from deadlined._errors import DaemonNotRunning
+from deadlined._following import POLL_S, OutputCursor
+from protocol import _client_messages as cm
+from protocol._contracts import ToolDescription
+from protocol._outcomes import CallResult
+from protocol._places import find_socket
+
+ANSWER_TIMEOUT_S = 30.0
+CANCEL_WAIT_S = 10.0
+"""How long a cancelled ``call`` waits for the confirmed end of what it started."""
+
+
+class AsyncCallHandle:
+    """One call by its id: the one just submitted, or any call of the same user."""
+
+    def __init__(self, client: AsyncClient, call: str, submitted: Exchange | None = None) -> None:
+        self.call = call
+        self._client = client
+        self._end = submitted
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The budget that holds, where this connection submitted the call."""
+        announced = self._end.submitted if self._end else None
+        return announced.deadline_ms if announced else None
+
+    async def wait(self) -> CallResult:
+        """The final result, when the call has settled. Cancelling the wait leaves the call running."""
+        if self._end is None:
+            self._end = self._client._line.ask_nowait(cm.Wait(id=0, call=self.call))
+        await self._client._over(self._end)
+        return self._end.outcome(cm.Settled).result
+
+    async def result(self) -> CallResult | None:
+        """The final result if the call has settled; None while it runs."""
+        if self._end is not None and self._end.over:
+            return self._end.outcome(cm.Settled).result
+        asked = await self._client._line.answered(cm.Wait(id=0, call=self.call, nowait=True))
+        return None if isinstance(asked.answer, cm.Pending) else asked.outcome(cm.Settled).result
+
+    async def cancel(self) -> bool:
+        """Have the call ended now; ``wait`` returns when its end is confirmed. False: it had settled already."""
+        return (await self._client._line.answered(cm.Cancel(id=0, call=self.call))).outcome(cm.CancelAccepted).live
+
+    def output(self, *, stream: str = "both", follow: bool = True) -> AsyncIterator[bytes]:
+        """Raw output as it is written, until the call has settled; without ``follow``, what is there now."""
+        return _AsyncOutput(self._client, OutputCursor(self.call, stream), follow)
+
+
+class _AsyncOutput:
+    """An iterator and not a generator: nothing is left to be finalised when a reader stops early."""
+
+    def __init__(self, client: AsyncClient, cursor: OutputCursor, follow: bool) -> None:
+        self._client, self._cursor, self._follow = client, cursor, follow
+
+    def __aiter__(self) -> _AsyncOutput:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            asked = await self._client._line.answered(self._cursor.next_request())
+            data = self._cursor.take(asked.outcome(cm.OutputChunk))
+            if data:
+                return data
+            if self._cursor.ended or not self._follow:
+                raise StopAsyncIteration
+            await anyio.sleep(POLL_S)
+
+
+class AsyncClient:
+    """A connection to the daemon at ``socket``, else where the command line would look. An async context manager:
+    entering raises DaemonNotRunning when there is no daemon; leaving ends the calls that were submitted on the
+    connection and not detached.
+    """
+
+    def __init__(self, socket: str | None = None, *, name: str = "python", answer_timeout_s: float = ANSWER_TIMEOUT_S):
+        self._path = find_socket(socket)
+        self._name = name
+        self._answer_timeout_s = answer_timeout_s
+
+    async def __aenter__(self) -> AsyncClient:
+        self._stream = await self._connect()
+        self._line = AsyncLine(self._stream, self._name, self._answer_timeout_s)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._line.read)
+        self._tasks.start_soon(self._line.write)
+        try:
+            await self._line.greet()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._line.close()
+        try:
+            return await self._tasks.__aexit__(kind, error, trace)
+        except BaseExceptionGroup:
+            if error is None:
+                raise
+            return False  # our two tasks raise nothing: the group is a wrapping around the caller's own error
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+
+    async def call(self, tool: str, arguments: Arguments | None = None, **options: Unpack[SubmitOptions]) -> CallResult:
+        """Run ``tool`` and return its result, whatever it is.
+
+        Raises ValueError for arguments that JSON cannot carry, ConnectionLost when the daemon went away meanwhile.
+        Cancelled, it cancels the call in the daemon and waits up to 10 s, shielded, for its confirmed end.
+        """
+        exchange = self._line.ask_nowait(submit_message(tool, arguments, options))
+        try:
+            await self._over(exchange)
+        except anyio.get_cancelled_exc_class():
+            await self._end_in_daemon(exchange)
+            raise
+        return exchange.outcome(cm.Settled).result
+
+    async def submit(
+        self, tool: str, arguments: Arguments | None = None, *, detach: bool = False, **options: Unpack[SubmitOptions]
+    ) -> AsyncCallHandle:
+        """Start ``tool`` and return once the daemon has accepted it. A detached call outlives this client.
+
+        Raises what ``call`` raises; a call that was not executed shows in the handle's result. Cancelled before the
+        daemon accepted it, an attached call is cancelled too; a detached one may run.
+        """
+        message = submit_message(tool, arguments, options)
+        message.announce, message.detach = True, detach
+        exchange = self._line.ask_nowait(message)
+        try:
+            await self._line.wait_until(exchange, lambda: exchange.announced)
+        except anyio.get_cancelled_exc_class():
+            await self._end_in_daemon(exchange)
+            raise
+        return AsyncCallHandle(self, exchange.call(), None if exchange.detached else exchange)
+
+    def handle(self, call: str) -> AsyncCallHandle:
+        """A handle on any call of the same user, by its id; whether there is one shows at its first use."""
+        return AsyncCallHandle(self, call)
+
+    async def tools(self, name: str | None = None) -> list[ToolDescription]:
+        """Contracts and JSON schemas of every tool, or of the one called ``name``."""
+        return (await self._line.answered(cm.ListTools(id=0, name=name))).outcome(cm.Tools).tools
+
+    async def status(self) -> cm.DaemonStatus:
+        """The daemon's health; ``degraded`` empty = healthy."""
+        return (await self._line.answered(cm.AskStatus(id=0))).outcome(cm.DaemonStatus)
+
+    async def processes(self) -> list[cm.ProcessRow]:
+        """Workers and calls with the time left to their deadlines."""
+        return (await self._line.answered(cm.ListProcesses(id=0))).outcome(cm.Processes).rows
+
+    async def config(self) -> cm.EffectiveConfig:
+        """The configuration in force, with where each value came from."""
+        return (await self._line.answered(cm.AskConfig(id=0))).outcome(cm.EffectiveConfig)
+
+    async def _connect(self) -> ByteStream:
+        try:
+            return await anyio.connect_unix(self._path)
+        except OSError as error:
+            raise DaemonNotRunning(self._path, error) from error
+
+    async def _over(self, exchange: Exchange) -> None:
+        await self._line.wait_until(exchange, lambda: exchange.over)
+
+    async def _end_in_daemon(self, exchange: Exchange) -> None:
+        """End what a cancelled caller started, and stay until the daemon confirms it: shielded, bounded."""
+        if exchange.over:
+            return
+        self._line.ask_nowait(cm.Cancel(id=0, submit=exchange.request.id))
+        with anyio.move_on_after(CANCEL_WAIT_S, shield=True):
+            await self._over(exchange)

@@ -1,0 +1,155 @@
+"""The synchronous client: one connection, usable from any number of threads.
+
+Owns the words of the Python interface. The wire is ``_conversation``'s, the socket ``_blocking``'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Unpack
+
+from deadlined._arguments import Arguments, SubmitOptions, submit_message
+from deadlined._blocking import BlockingLine, connect
+from deadlined._conversation import Exchange, Kind, Request
+from deadlined._following import POLL_S, OutputCursor
+from protocol import _client_messages as cm
+from protocol._contracts import ToolDescription
+from protocol._outcomes import CallResult
+from protocol._places import find_socket
+
+ANSWER_TIMEOUT_S = 30.0
+CANCEL_WAIT_S = 10.0
+"""How long an interrupted ``call`` waits for the confirmed end of what it started."""
+
+
+class CallHandle:
+    """One call by its id: the one just submitted, or any call of the same user."""
+
+    def __init__(self, client: Client, call: str, submitted: Exchange | None = None) -> None:
+        self.call = call
+        self._client = client
+        self._end = submitted
+        """The exchange whose answer is the call's Settled: its submit, or a Wait once somebody waits."""
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The budget that holds, where this connection submitted the call."""
+        announced = self._end.submitted if self._end else None
+        return announced.deadline_ms if announced else None
+
+    def wait(self, timeout_s: float | None = None) -> CallResult:
+        """The final result, when the call has settled. Raises TimeoutError after ``timeout_s``: the call goes on."""
+        if self._end is None:
+            self._end = self._client._line.ask(cm.Wait(id=0, call=self.call))
+        end = self._end
+        if not self._client._line.wait_until(lambda: end.over, timeout_s):
+            raise TimeoutError(f"the call has not settled within {timeout_s:g} s; it goes on")
+        return end.outcome(cm.Settled).result
+
+    def result(self) -> CallResult | None:
+        """The final result if the call has settled; None while it runs."""
+        if self._end is not None and self._end.over:
+            return self._end.outcome(cm.Settled).result
+        asked = self._client._line.answered(cm.Wait(id=0, call=self.call, nowait=True))
+        return None if isinstance(asked.answer, cm.Pending) else asked.outcome(cm.Settled).result
+
+    def cancel(self) -> bool:
+        """Have the call ended now; ``wait`` returns when its end is confirmed. False: it had settled already."""
+        return self._client._ask(cm.Cancel(id=0, call=self.call), cm.CancelAccepted).live
+
+    def output(self, *, stream: str = "both", follow: bool = True) -> Iterator[bytes]:
+        """Raw output as it is written, until the call has settled; without ``follow``, what is there now."""
+        cursor = OutputCursor(self.call, stream)
+        while True:
+            data = cursor.take(self._client._ask(cursor.next_request(), cm.OutputChunk))
+            if data:
+                yield data
+            elif cursor.ended or not follow:
+                return
+            else:
+                time.sleep(POLL_S)
+
+
+class Client:
+    """A connection to the daemon at ``socket``, else where the command line would look.
+
+    Raises DaemonNotRunning when there is none. Use it as a context manager; closing it ends the calls that were
+    submitted on it and not detached.
+    """
+
+    def __init__(self, socket: str | None = None, *, name: str = "python", answer_timeout_s: float = ANSWER_TIMEOUT_S):
+        self._line = BlockingLine(connect(find_socket(socket), answer_timeout_s), name, answer_timeout_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, and with it every call of it that has not settled and was not detached."""
+        self._line.close()
+
+    def call(self, tool: str, arguments: Arguments | None = None, **options: Unpack[SubmitOptions]) -> CallResult:
+        """Run ``tool`` and return its result, whatever it is.
+
+        Raises ValueError for arguments that JSON cannot carry, ConnectionLost when the daemon went away meanwhile.
+        Interrupted (Ctrl-C), it cancels the call in the daemon and waits up to 10 s for its confirmed end.
+        """
+        exchange = self._line.ask(submit_message(tool, arguments, options))
+        try:
+            self._line.wait_until(lambda: exchange.over, None)
+        except BaseException:
+            self._end_in_daemon(exchange)
+            raise
+        return exchange.outcome(cm.Settled).result
+
+    def submit(
+        self, tool: str, arguments: Arguments | None = None, *, detach: bool = False, **options: Unpack[SubmitOptions]
+    ) -> CallHandle:
+        """Start ``tool`` and return once the daemon has accepted it. A detached call outlives this client.
+
+        Raises what ``call`` raises; a call that was not executed shows in the handle's result.
+        """
+        message = submit_message(tool, arguments, options)
+        message.announce, message.detach = True, detach
+        exchange = self._line.ask(message)
+        try:
+            self._line.wait_until(lambda: exchange.announced, None)
+        except BaseException:
+            self._end_in_daemon(exchange)
+            raise
+        return CallHandle(self, exchange.call(), None if exchange.detached else exchange)
+
+    def handle(self, call: str) -> CallHandle:
+        """A handle on any call of the same user, by its id; whether there is one shows at its first use."""
+        return CallHandle(self, call)
+
+    def tools(self, name: str | None = None) -> list[ToolDescription]:
+        """Contracts and JSON schemas of every tool, or of the one called ``name``."""
+        return self._ask(cm.ListTools(id=0, name=name), cm.Tools).tools
+
+    def status(self) -> cm.DaemonStatus:
+        """The daemon's health; ``degraded`` empty = healthy."""
+        return self._ask(cm.AskStatus(id=0), cm.DaemonStatus)
+
+    def processes(self) -> list[cm.ProcessRow]:
+        """Workers and calls with the time left to their deadlines."""
+        return self._ask(cm.ListProcesses(id=0), cm.Processes).rows
+
+    def config(self) -> cm.EffectiveConfig:
+        """The configuration in force, with where each value came from."""
+        return self._ask(cm.AskConfig(id=0), cm.EffectiveConfig)
+
+    def _ask(self, request: Request, kind: type[Kind]) -> Kind:
+        return self._line.answered(request).outcome(kind)
+
+    def _end_in_daemon(self, exchange: Exchange) -> None:
+        """End what an interrupted caller started, and stay until the daemon confirms it (bounded)."""
+        if not exchange.over:
+            self._line.ask(cm.Cancel(id=0, submit=exchange.request.id))
+            self._line.wait_until(lambda: exchange.over, CANCEL_WAIT_S)

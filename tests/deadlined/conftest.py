@@ -1,0 +1,113 @@
+"""A daemon of a few lines in a thread: it hears through the real codec and link, and does what a test tells it."""
+
+import contextlib
+import itertools
+import socket
+import threading
+
+import pytest
+
+from protocol import _client_messages as cm
+from protocol._codecs import daemon_to_client
+from protocol._framing import FRAME_LIMIT, FrameBuffer
+from protocol._links import ClientLink, Speaker
+from protocol._outcomes import CallResult, Reason, Status
+
+
+class FakeDaemon:
+    """Accepts clients; ``on[kind]`` (message → list of answers, or None to close) overrides an answer.
+
+    By default a call of tool ``hang`` settles when it is cancelled, any other at once.
+    """
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.heard = []
+        self.connections = []
+        self.on = {}
+        self._hanging = {}
+        self._numbers = itertools.count(1)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen(64)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        link, codec, frames = ClientLink(Speaker.DAEMON), daemon_to_client(False), FrameBuffer()
+        with contextlib.suppress(OSError):
+            while data := connection.recv(65536):
+                for body in frames.feed(data):
+                    message = codec.unpack(body)
+                    link.hear(message)
+                    self.heard.append(message)
+                    answers = self.on.get(type(message), self.answers)(message)
+                    if answers is None:
+                        connection.shutdown(socket.SHUT_RDWR)
+                        return
+                    for answer in answers:
+                        if isinstance(answer, bytes):
+                            connection.sendall(answer)
+                            continue
+                        link.say(answer)
+                        connection.sendall(codec.pack(answer))
+
+    def answers(self, message):
+        match message:
+            case cm.Hello():
+                return [cm.Welcome(1, [], 1, "pidns", FRAME_LIMIT)]
+            case cm.Submit():
+                return self._submitted(message)
+            case cm.Cancel():
+                return self._cancelled(message)
+            case cm.Wait(call=call, nowait=nowait):
+                if call in self._hanging:
+                    return [cm.Pending(message.id, call, 500)] if nowait else []
+                return [cm.Settled(message.id, _result(call))]
+            case cm.ListTools():
+                return [cm.Tools(message.id, [])]
+            case cm.ListProcesses():
+                return [cm.Processes(message.id, [])]
+        raise AssertionError(f"the fake daemon has no answer to {message}")
+
+    def _submitted(self, message):
+        call = f"c_{next(self._numbers)}"
+        announced = [cm.Submitted(message.id, call, 5000)] if message.announce or message.detach else []
+        if message.tool == "hang":
+            self._hanging[call] = message.id
+            return announced
+        return announced + ([] if message.detach else [cm.Settled(message.id, _result(call))])
+
+    def _cancelled(self, message):
+        for call, submit in list(self._hanging.items()):
+            if submit == message.submit or call == message.call:
+                del self._hanging[call]
+                ended = _result(call, Status.CANCELLED, Reason.CLIENT)
+                return [cm.CancelAccepted(message.id, call, True), cm.Settled(submit, ended)]
+        return [cm.CancelAccepted(message.id, message.call or "c_0", False)]
+
+
+def _result(call, status=Status.OK, reason=None):
+    return CallResult(call=call, tool="t", status=status, reason=reason)
+
+
+@pytest.fixture
+def fake_daemon(tmp_path):
+    daemon = FakeDaemon(tmp_path / "s")
+    yield daemon
+    daemon.close()
