@@ -17,7 +17,7 @@ from toolworkers import _syscalls as sys_
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 ROOT_CAPABILITIES = frozenset(
@@ -30,6 +30,14 @@ TOOL_OOM_SCORE = 500
 _READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _CALLER_ENVIRONMENT = ("LANG", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT_GROUPS = {
+    "@toolchains": (
+        "JAVA_HOME GOPATH GOROOT GOCACHE GOMODCACHE CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT RBENV_ROOT VIRTUAL_ENV "
+        "CONDA_PREFIX PKG_CONFIG_PATH CC CXX"
+    ).split(),
+    "@certs": "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO".split(),
+    "@proxy": "http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split(),
+}
 _SWEEP_BUDGET_S = 1.0
 
 
@@ -128,13 +136,19 @@ def command_environment(
     return environment
 
 
+def declared_environment(names: Iterable[str], user: Mapping[str, str]) -> dict[str, str]:
+    """What of the daemon's environment a contract's ``env`` asks for: names, and groups such as ``@certs``."""
+    wanted = [one for name in names for one in _ENVIRONMENT_GROUPS.get(name, (name,))]
+    return {name: user[name] for name in wanted if name in user}
+
+
 def sweep(outer_pid_namespace: int) -> Leftovers:
     """End every process of this namespace but this one; count those that were alive. 3 µs when there is none.
 
     ``kill(-1, …)`` anywhere else would be the end of the machine (root) or of the user's session, so the two facts
     that make it safe are checked here and nowhere else: we are pid 1, and not in the daemon's pid namespace.
     """
-    if os.getpid() != 1 or pid_namespace() == outer_pid_namespace:
+    if os.getpid() != 1 or _own_pid_namespace() == outer_pid_namespace:
         raise RuntimeError("sweep() outside a worker's own pid namespace")
     _reap_dead()
     try:
@@ -147,6 +161,17 @@ def sweep(outer_pid_namespace: int) -> Leftovers:
 def pid_namespace() -> int:
     """Inode of this process's pid namespace."""
     return os.stat("/proc/self/ns/pid").st_ino
+
+
+_known: list[int] = []
+os.register_at_fork(after_in_child=_known.clear)
+
+
+def _own_pid_namespace() -> int:
+    """Asked once a process: it cannot change (pid_namespaces(7)), and the look costs 10 µs. A fork asks again."""
+    if not _known:
+        _known.append(pid_namespace())
+    return _known[0]
 
 
 def _kill_all(until: float) -> Leftovers:

@@ -1,0 +1,271 @@
+"""The killer: the small process that holds every deadline outside the daemon's loop and kills on time.
+
+It owns: reading the shared table of deadlines (`protocol/_slots.py`), SIGTERM and SIGKILL to the registered workers,
+and the words ``killed_ns`` and ``seen`` of each slot. It leaves to others: which deadline holds (the daemon), that a
+process is dead (whoever polls its pidfd), what to tell the caller.
+
+Rules
+1. Only a registered pair (slot, generation) is ever signalled, through its pidfd: a number can be reused, a pidfd not.
+2. A round signals what is due, publishes when the next look will be, and looks once more before it sleeps.
+3. One worker is killed once; ``term_ns`` of one value brings one SIGTERM.
+4. When the control socket ends, the daemon is gone: everything registered is killed and the killer ends.
+
+Why no wake is lost. The daemon stores a deadline and then loads NEXT_WAKE; the killer stores NEXT_WAKE and then loads
+the deadlines. On both sides a full barrier stands between the store and the load (here the lock inside
+timerfd_settime(2), there the one that the daemon's table takes), so at least one of the two sees the other's store:
+either the killer's second look finds the new deadline, or the daemon finds a NEXT_WAKE that is too late and rings the
+bell (the eventfd), which the coming poll(2) returns at once. Without the second look a deadline stored between the
+first look and the publication would sleep until the next unrelated wake.
+
+Standard library, `protocol._slots` and `_syscalls` only: this process must start fast, stay small enough to be locked
+in memory, and never wait for a collector.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+from protocol import _slots
+from toolworkers import _syscalls as sys_
+
+REGISTRATION = struct.Struct("<IQ")
+"""(slot, generation) of a register (with one or two descriptors), an unregister (generation 0), and of each ack."""
+COUNT_LIMIT = 64
+COUNT_BUDGET_NS = 150_000
+"""How many processes are counted before a kill, and how long in one round: a receipt's figure may cost no lateness."""
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+_DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * array.array("i").itemsize)
+
+
+class Watched:
+    """One registered worker. ``group``: the write end of its cgroup.kill, where it has one."""
+
+    __slots__ = ("base", "done", "generation", "group", "pid", "pidfd", "termed_ns")
+
+    def __init__(self, slot: int, generation: int, pidfd: int, group: int | None) -> None:
+        self.base = _slots.slot_base(slot)
+        self.generation = generation
+        self.pidfd = pidfd
+        self.group = group
+        self.pid = _pid_of(pidfd)
+        self.termed_ns = 0
+        self.done = False
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        os.close(self.pidfd)
+        if self.group is not None:
+            os.close(self.group)
+
+
+class Killer:
+    """The loop over one table. ``control`` is the daemon's socket, ``bell`` its eventfd."""
+
+    def __init__(self, control: socket.socket, table: memoryview, bell: int) -> None:
+        self._control, self._table, self._bell = control, table, bell
+        self._timer = sys_.open_timer()
+        self._watched: dict[int, Watched] = {}
+        self._poll = select.poll()
+        for descriptor in (control.fileno(), bell, self._timer):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until the daemon is gone, then kill everything that is registered."""
+        self._round()
+        while self._wait():
+            self._round()
+        for watched in self._watched.values():
+            self._signal(watched)
+
+    def _round(self) -> None:
+        """Rule 2. The module's docstring says why the second look is needed."""
+        wake = self.strike()
+        while True:
+            self._table[_slots.NEXT_WAKE] = wake
+            sys_.set_timer(self._timer, 0 if wake == _slots.NEVER else wake)
+            earlier = self.strike()
+            if earlier >= wake:
+                break
+            wake = earlier
+        self._table[_slots.HEARTBEAT] += 1
+
+    def strike(self) -> int:
+        """Signal whatever is due now; the instant of the next signal, NEVER when none is armed."""
+        now = time.monotonic_ns()
+        count_until = now + COUNT_BUDGET_NS
+        wake = _slots.NEVER
+        table = self._table
+        for watched in self._watched.values():
+            base = watched.base
+            if watched.done or table[base + _slots.GENERATION] != watched.generation:
+                continue
+            deadline = table[base + _slots.DEADLINE]
+            if deadline and deadline <= now:
+                self._kill(watched, count_until)
+                continue
+            term = table[base + _slots.TERM]
+            if term and term <= now and term != watched.termed_ns:
+                self._terminate(watched, term)
+            elif term > now:
+                wake = min(wake, term)
+            if deadline:
+                wake = min(wake, deadline)
+        return wake
+
+    def _kill(self, watched: Watched, count_until: int) -> None:
+        """Count, kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
+        seen = count_processes(watched.pid, count_until)
+        sent_ns = time.monotonic_ns()
+        watched.done = True
+        if self._signal(watched):
+            self._table[watched.base + _slots.SEEN] = seen
+            self._table[watched.base + _slots.KILLED] = sent_ns
+
+    def _signal(self, watched: Watched) -> bool:
+        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: the worker is gone and reaped."""
+        if watched.group is not None:
+            with contextlib.suppress(OSError):  # ENODEV: the daemon has removed the cgroup, so it was empty
+                os.write(watched.group, b"1")
+        try:
+            signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _terminate(self, watched: Watched, term_ns: int) -> None:
+        watched.termed_ns = term_ns
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
+
+    def _wait(self) -> bool:
+        """Sleep until the timer, the bell or the daemon says something; False: the daemon is gone.
+
+        The timer is not read: timerfd_settime(2) of the next round takes back its expirations.
+        """
+        for descriptor, _ in self._poll.poll():
+            if descriptor == self._bell:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._bell, 8)
+            elif descriptor != self._timer and not self._hear():
+                return False
+        return True
+
+    def _hear(self) -> bool:
+        """Take every registration that has arrived; False at the end of the daemon's socket."""
+        while True:
+            try:
+                datagram, descriptors = self._receive()
+            except BlockingIOError:
+                return True
+            except ConnectionError:
+                return False
+            if not datagram:
+                return False
+            self._take(datagram, descriptors)
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        # recvmsg and not socket.recv_fds: that one drops its flags (3.11) and hands out inheritable descriptors.
+        flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+        datagram, ancillary, _, _ = self._control.recvmsg(REGISTRATION.size + 1, _DESCRIPTOR_SPACE, flags)
+        descriptors = array.array("i")
+        for _, _, data in ancillary:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        return datagram, list(descriptors)
+
+    def _take(self, datagram: bytes, descriptors: list[int]) -> None:
+        """Register or unregister, then acknowledge; what is neither gets no ack and costs its descriptors."""
+        slot, generation = REGISTRATION.unpack(datagram) if len(datagram) == REGISTRATION.size else (-1, 0)
+        fits = 0 <= slot < _slots.slots_in(self._table) and (
+            0 < len(descriptors) < 3 if generation else not descriptors
+        )
+        if not fits:
+            print(f"killer: a registration with {len(descriptors)} descriptors was refused", file=sys.stderr)  # noqa: T201  # the daemon's log
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        previous = self._watched.pop(slot, None)
+        if previous is not None:
+            previous.close()
+        if generation:
+            self._watched[slot] = Watched(slot, generation, descriptors[0], (*descriptors, None)[1])
+        # Never blocks: acks wait for a stopped daemon in the socket, and deadlines do not wait for acks.
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            self._control.send(datagram, socket.MSG_DONTWAIT)
+
+
+def count_processes(pid: int, until_ns: int) -> int:
+    """Processes alive in the tree under ``pid``, itself included: at least 1, a lower bound when limit or time run out.
+
+    The children files are read and not cgroup.procs, which this process may not have; they show this host's pids.
+    """
+    seen, queue = 1, [pid]
+    while queue and pid > 0 and seen < COUNT_LIMIT and time.monotonic_ns() < until_ns:
+        children = _children(queue.pop())
+        seen += len(children)
+        queue += children
+    return min(seen, COUNT_LIMIT)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it may die at any moment
+        for task in os.listdir(f"/proc/{pid}/task"):
+            descriptor = os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                found += map(int, os.read(descriptor, 4096).split())
+            finally:
+                os.close(descriptor)
+    return found
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process a pidfd names, as a pid of ours; -1 when it is dead. For counting only, never for signalling."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as lines:
+        return next((int(line[4:]) for line in lines if line.startswith("Pid:")), -1)
+
+
+def _settle_in() -> None:
+    """Become hard to delay and hard to end by accident. Each step is a wish: a plain uid gets few of them."""
+    for number in _IGNORED:  # a Ctrl-C or a service stop reaches the whole group; rule 4 is the way to end us
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.setsid()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, -19)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    # Under a small limit the lock may succeed and a later allocation fail: all or nothing.
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
+        with contextlib.suppress(OSError):
+            sys_.lock_memory()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def main(control: int, table: int, bell: int) -> int:
+    """Serve the table in descriptor ``table`` until the socket ``control`` ends. Returns the exit code."""
+    os.set_blocking(bell, False)
+    memory = memoryview(mmap.mmap(table, 0)).cast("Q")
+    for descriptor in (control, table, bell):
+        os.set_inheritable(descriptor, False)
+    killer = Killer(socket.socket(fileno=control), memory, bell)
+    _settle_in()
+    killer.run()
+    return 0

@@ -1,0 +1,205 @@
+"""A worker's serve loop: one call at a time, in pid 1 of its own namespace, until the daemon closes its end.
+
+Owns the order of a call's steps, SIGTERM, and the verdict whether the worker may serve again. Leaves becoming a worker
+to `_birth`, running to `runners`, bytes to `_channel`, the sweep to `_world`, what a call may leave to `_baseline`.
+
+Rules
+1. Accepted goes out before tool code is touched; a refusal before that (tool, directory, arguments) is an Ended alone.
+2. One Ended per call, after the children are swept and what was printed is flushed.
+3. Nothing a tool does may come back as a wrong answer: what cannot be told (socket gone, descriptor closed) ends the
+   process, and so does a tool's forked child that returns here: none but pid 1 ever reaches the loop again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Literal, NoReturn
+
+import msgspec
+
+from protocol._contracts import Contract
+from protocol._errors import InvalidArguments, LocalProtocolError
+from protocol._worker_messages import Accepted, Call, Ended, WorkerReady
+from toolworkers import _world as world
+from toolworkers._baseline import Baseline, Scratch
+from toolworkers._channel import Channel, identity_of
+from toolworkers._registry import Context, Registry, Tool
+from toolworkers.runners import command, python
+from toolworkers.runners._failures import failed, printable
+from toolworkers.runners._progress import ProgressSink
+
+Refusal = Literal["invalid_arguments", "bad_cwd"]
+
+
+class Settings(msgspec.Struct):
+    """What a zygote hands to each of its workers."""
+
+    registry: Registry
+    outer_pidns: int
+    user_env: dict[str, str]
+
+
+class Worker:
+    """The serve loop and what it remembers between two calls."""
+
+    def __init__(self, channel: Channel, scratch: Scratch, settings: Settings) -> None:
+        self._channel, self._scratch, self._settings = channel, scratch, settings
+        self._registry = settings.registry
+        self._identity = identity_of(channel.fileno())
+        self._nowhere = Context(deadline_ns=0, workdir=scratch.work)
+        self._on_term: Callable[[], None] | None = None
+        signal.signal(signal.SIGTERM, self._terminate)
+        self._baseline = Baseline()
+        self._cpu_ms, _ = python.used()
+
+    def report(self, missing: list[str], describe: bool) -> None:
+        """Say WorkerReady. A description of all tools that fits no frame is a failure to start."""
+        tools = self._registry.describe() if describe else None
+        self._channel.send(WorkerReady(os.getpid(), missing, tools))
+
+    def serve(self) -> NoReturn:
+        """Answer calls until the daemon closes its end: ChannelLost is the way out."""
+        while True:
+            call, descriptors = self._channel.receive()
+            self._send(self._answer(call, descriptors))
+
+    def _answer(self, call: Call, descriptors: list[int]) -> Ended:
+        """One call from its frame to its end; every descriptor that came with it is closed or in place after it."""
+        tool = self._registry.get(call.tool)
+        if tool is None:
+            return self._refuse(
+                call, descriptors, "invalid_arguments", f"no tool is named {call.tool!r}", "unknown_tool"
+            )
+        try:
+            if call.cwd is not None:
+                os.chdir(call.cwd)
+        except (OSError, ValueError) as error:
+            return self._refuse(call, descriptors, "bad_cwd", f"{call.cwd!r}: {_reason(error)}", "bad_cwd")
+        try:
+            arguments = tool.decode(call.arguments)
+        except InvalidArguments as error:
+            return self._refuse(call, descriptors, "invalid_arguments", str(error), "invalid_arguments")
+        self._channel.send(Accepted(call.nonce))
+        if tool.contract.kind == "command":
+            return self._run_command(call, tool, arguments, descriptors)
+        return self._run_python(call, tool, arguments, descriptors)
+
+    def _refuse(self, call: Call, descriptors: list[int], how: Refusal, message: str, code: str) -> Ended:
+        """Nothing was touched but the directory: the worker is as good as before."""
+        for descriptor in descriptors:
+            os.close(descriptor)
+        os.fchdir(self._scratch.work_descriptor)
+        return Ended(
+            call.nonce, how, message=printable(message), error_class="argument", error_code=code, reusable=True
+        )
+
+    # ------------------------------------------------------------ the two kinds
+
+    def _run_python(self, call: Call, tool: Tool, arguments: dict[str, object], descriptors: list[int]) -> Ended:
+        self._take_output(descriptors)
+        self._lend_environment(tool.contract)
+        sink = None
+        context = self._nowhere
+        if tool.context_parameter is not None:
+            sink = ProgressSink(self._channel, call.nonce)
+            context = self._context(call, sink)
+            self._on_term = context.cancel
+        ended = python.run(call.nonce, tool, arguments, context)
+        self._on_term = None
+        if sink is not None:
+            sink.close()
+        left = world.sweep(self._settings.outer_pidns)
+        ended.left_processes = left.killed
+        self._measure(ended)
+        may = tool.contract.read_only or tool.contract.reusable
+        self._judge(ended, left.clean, may and not tool.contract.fresh)
+        return ended
+
+    def _run_command(self, call: Call, tool: Tool, arguments: dict[str, object], descriptors: list[int]) -> Ended:
+        run = command.CommandRun(call, self._channel, descriptors, self._settings.outer_pidns)
+        context = self._context(call, ProgressSink(self._channel, call.nonce))
+        try:
+            plan = python.plan(call.nonce, tool, arguments, context)
+            if isinstance(plan, Ended):
+                ended = plan
+                ended.left_processes = world.sweep(self._settings.outer_pidns).killed
+            else:
+                self._on_term = run.terminate
+                ended = run.execute(plan, self._environment(call, tool.contract, plan.env))
+        finally:
+            self._on_term = None
+            run.close()
+        self._judge(ended, run.clean, not tool.contract.fresh)
+        return ended
+
+    # ------------------------------------------------------------ around a call
+
+    def _context(self, call: Call, sink: ProgressSink) -> Context:
+        return Context(
+            deadline_ns=call.deadline_ns,
+            workdir=self._scratch.work,
+            idempotency_key=call.key,
+            root=call.cwd,
+            sink=sink,
+        )
+
+    def _take_output(self, descriptors: list[int]) -> None:
+        """The next standing output file, when the daemon has adopted the last one."""
+        if descriptors:
+            for target in (1, 2):
+                os.dup2(descriptors[0], target)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._baseline.output_moved()
+
+    def _lend_environment(self, contract: Contract) -> None:
+        """What a Python tool's contract asks for beyond the worker's own; the baseline takes it back."""
+        if contract.env or contract.home == "user":
+            os.environ.update(world.declared_environment(contract.env, self._settings.user_env))
+            os.environ["HOME"] = self._home(contract)
+
+    def _environment(self, call: Call, contract: Contract, planned: dict[str, str]) -> dict[str, str]:
+        user = self._settings.user_env
+        passed = world.declared_environment(contract.env, user) | planned
+        passed["DEADLINED_IDEMPOTENCY_KEY"] = call.key
+        return world.command_environment(self._scratch.tmp, self._home(contract), passed, user)
+
+    def _home(self, contract: Contract) -> str:
+        """A private home unless the contract says that it needs the user's (git and cargo do)."""
+        return self._settings.user_env.get("HOME", "/") if contract.home == "user" else self._scratch.home
+
+    def _measure(self, ended: Ended) -> None:
+        before = self._cpu_ms
+        self._cpu_ms, ended.max_rss_bytes = python.used()
+        ended.cpu_ms = int(self._cpu_ms - before)
+
+    def _judge(self, ended: Ended, swept: bool, may_serve_again: bool) -> None:
+        """Put back what can be put back, and say whether nothing of the call is left."""
+        remains = self._baseline.restore(self._scratch.work_descriptor)
+        ended.left_threads = remains.threads
+        ended.reusable = (
+            may_serve_again
+            and swept
+            and remains.same
+            and self._channel.is_whole(self._identity)
+            and self._scratch.untouched()
+        )
+
+    def _send(self, ended: Ended) -> None:
+        try:
+            packed = self._channel.pack(ended)
+        except LocalProtocolError as error:  # content was checked; a message or code of a tool's own may still be odd
+            ended = failed(ended.nonce, error)
+            packed = self._channel.pack(ended)
+        self._channel.send(ended, packed)
+
+    def _terminate(self, _number: int, _frame: FrameType | None) -> None:
+        if self._on_term is not None:
+            self._on_term()
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,196 @@
+"""The zygote: started once with every import done, forks workers that are ready in a millisecond.
+
+Owns: its own pid namespace (so that its death is the death of all workers), the fork of a worker into a namespace of
+its own nested in it, and the word that a worker has been reaped. Leaves what a worker becomes to `_birth`.
+
+Rules
+1. One thread, no tool code, no signal that ends it but SIGKILL; it goes when its socket ends or its launcher dies.
+2. unshare(NEWPID) changes only where the next child is born. Every fork is followed by setns back, else the second
+   worker would be pid 2 in the namespace of the first.
+3. A worker is reaped when its pidfd is readable: then every process of its namespace is dead and reaped.
+4. Descriptors that came with a request belong to the worker alone: an inherited copy of one would hide its end.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+import msgspec
+
+from protocol._codecs import zygote_to_daemon
+from protocol._errors import ProtocolError
+from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
+from toolworkers import _birth
+from toolworkers import _syscalls as sys_
+from toolworkers import _world as world
+from toolworkers._registry import RegistryError, builtin_registry
+from toolworkers._worker import Settings
+
+EXIT_CONFIGURATION = 78
+"""The tools cannot be loaded; the reason is on stderr. EX_CONFIG of sysexits.h."""
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_DATAGRAM = 65_536
+_SPACE = socket.CMSG_SPACE(16 * array.array("i").itemsize)
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    """The JSON of the command line. ``outer_pidns``: inode of the daemon's pid namespace, where no sweep may happen."""
+
+    outer_pidns: int
+    modules: list[str] = []
+    path: list[str] = []
+    commands: dict[str, dict[str, Any]] = {}
+    tools: dict[str, dict[str, Any]] = {}
+    user_env: dict[str, str] = {}
+
+
+def main(control: int, config_json: str) -> NoReturn:
+    """Enter the namespaces, load the tools, serve. The first process stays outside, as launcher, to the end."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    sys_.die_with_parent()
+    sys_.close_on_exec_from(3)
+    link = socket.socket(fileno=control)
+    plain_uid = os.geteuid() != 0
+    if plain_uid:
+        world.own_user_namespace(sys_.CLONE_NEWPID | sys_.CLONE_NEWNS | sys_.CLONE_NEWIPC)
+    else:
+        sys_.drop_bounding_set(world.ROOT_CAPABILITIES)
+        sys_.unshare(sys_.CLONE_NEWPID)
+    sys_.die_with_parent()  # the change of credentials has taken it back (prctl(2))
+    zygote = os.fork()
+    if zygote:
+        link.close()
+        _, status = os.waitpid(zygote, 0)
+        os._exit(max(0, os.waitstatus_to_exitcode(status)) or 70 * os.WIFSIGNALED(status))
+    os._exit(_live(link, config_json, plain_uid))
+
+
+def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
+    """The life of pid 1; its exit code."""
+    sys_.die_with_parent()
+    if plain_uid:  # its own mount namespace: an unmount on the host must reach it
+        sys_.mount("none", "/", None, sys_.MS_SLAVE | sys_.MS_REC)
+    try:
+        settings = load_settings(config_json)
+    except (RegistryError, msgspec.MsgspecError) as error:
+        print(f"toolworkers: {error}", file=sys.stderr)  # noqa: T201  # the daemon's log
+        return EXIT_CONFIGURATION
+    zygote = Zygote(link, settings)
+    zygote.say(ZygoteReady(os.getpid(), plain_uid))
+    zygote.serve()
+    return 0
+
+
+def load_settings(config_json: str) -> Settings:
+    """Every tool, imported and described. Raises RegistryError or msgspec.MsgspecError that say what is wrong."""
+    # Libraries that start a thread per core at import would make every fork a gamble.
+    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    config = msgspec.json.decode(config_json, type=Config)
+    sys.path.extend(config.path)
+    registry = builtin_registry()
+    for module in config.modules:
+        registry.load_module(module)
+    for name, table in config.commands.items():
+        registry.add_command_template(name, table, config.user_env.get("PATH"))
+    for name, fields in config.tools.items():
+        registry.override(name, fields)
+    return Settings(registry, config.outer_pidns, config.user_env)
+
+
+class Zygote:
+    """The serve loop over the daemon's socket and the workers' pidfds."""
+
+    def __init__(self, link: socket.socket, settings: Settings) -> None:
+        self._link, self._settings = link, settings
+        self._codec = zygote_to_daemon()
+        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._workers: dict[int, tuple[int, int]] = {}
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        _settle_memory()
+
+    def say(self, message: FromZygote, descriptors: tuple[int, ...] = ()) -> None:
+        """One datagram. Raises OSError when the daemon is gone."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        self._link.sendmsg([self._codec.pack(message)], rights)
+
+    def serve(self) -> None:
+        """Fork and reap until the daemon's end of the socket is closed."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self._link.fileno():
+                    self._reap(descriptor)
+                elif not self._hear():
+                    return
+
+    def _hear(self) -> bool:
+        """Serve one request; False at the end of the socket, or when what came is no request."""
+        descriptors = array.array("i")
+        try:
+            # Not socket.recv_fds: that one drops its flags (3.11), and a command once saw the control socket.
+            datagram, ancillary, _, _ = self._link.recvmsg(_DATAGRAM, _SPACE, socket.MSG_CMSG_CLOEXEC)
+            for _, _, packed in ancillary:
+                descriptors.frombytes(packed[: len(packed) - len(packed) % descriptors.itemsize])
+            if not datagram:
+                return False
+            self._spawn(self._codec.unpack(datagram), list(descriptors))
+        except (ConnectionError, ProtocolError):
+            return False
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _spawn(self, request: Spawn, descriptors: list[int]) -> None:
+        if len(descriptors) != 1 + request.cgroups:
+            came = f"{len(descriptors)} descriptors came with a request that needs {1 + request.cgroups}"
+            self.say(SpawnFailed(request.worker, "descriptors", came))
+            return
+        try:
+            pid = self._fork(request, descriptors)
+        except OSError as error:  # EAGAIN, ENOMEM, ENOSPC: a limit of this host was reached
+            self.say(SpawnFailed(request.worker, "fork", str(error)))
+            return
+        pidfd = os.pidfd_open(pid)
+        self._workers[pidfd] = (pid, request.worker)
+        self._poll.register(pidfd, select.POLLIN)
+        self.say(Spawned(request.worker, pid), (pidfd,))
+
+    def _fork(self, request: Spawn, descriptors: list[int]) -> int:
+        """Fork pid 1 of a new namespace; rule 2. Raises OSError when this host has no room for it."""
+        sys_.unshare(sys_.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _birth.become(request, descriptors, self._settings)
+        finally:
+            sys_.setns(self._own_namespace, sys_.CLONE_NEWPID)
+        return pid
+
+    def _reap(self, pidfd: int) -> None:
+        pid, worker = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status, used = os.wait4(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        cpu_ms = int((used.ru_utime + used.ru_stime) * 1e3)
+        exit_code, signal_number = (code, None) if code >= 0 else (None, -code)
+        self.say(Reaped(worker, exit_code, signal_number, cpu_ms, used.ru_maxrss * 1024))
+
+
+def _settle_memory() -> None:
+    """What is loaded now is shared with every worker, for as long as no collector writes into it."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a file; write_through would lose output
+    gc.collect()
+    gc.freeze()
