@@ -2,8 +2,8 @@
 directory's files where the directory stands.
 
 Links are not followed, so a walk cannot leave its root or go round; directories are opened by descriptor for the
-same reason. ``.git`` is passed over; everything else counts, hidden and ignored files too: an answer that depends on
-an ignore file somewhere above would not be the same everywhere.
+same reason. Hidden and ignored files count: an answer that hangs on an ignore file somewhere above would not be the
+same everywhere. What is bulk by its name (`PASSED_OVER`) is left out unless the walk starts in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 from collections.abc import Generator
 from typing import NamedTuple
 
-PASSED_OVER = ".git"
+PASSED_OVER = (".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules")
+"""Names of directories (and files: a worktree's ``.git``) that nobody looks for by content."""
 DEPTH_LIMIT = 100
 """Directories below the start that a walk enters: one descriptor is open for each."""
 
@@ -29,7 +30,7 @@ class Found(NamedTuple):
 def walk(start: int, prefix: str = "", depth: int = DEPTH_LIMIT) -> Generator[Found, None, None]:
     """Every regular file beneath the directory ``start`` (a readable descriptor). What cannot be opened is left out."""
     for entry in sorted(_entries(start), key=lambda entry: os.fsencode(entry.name)):
-        if entry.name == PASSED_OVER:
+        if entry.name in PASSED_OVER:
             continue
         if entry.is_file(follow_symlinks=False):
             yield Found(prefix + entry.name, entry.name, start)

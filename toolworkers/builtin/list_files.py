@@ -24,8 +24,8 @@ def list_files(
     glob: str | None = None,
     max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000,  # noqa: A002  # the argument's published name
 ) -> dict[str, Any]:
-    """List the files beneath a directory, sorted, links not followed and .git left out. ``glob``: ``*.py`` by name, or
-    ``src/**/*.py`` by path. ``truncated`` when there are more than ``max``."""
+    """List the files beneath a directory, sorted. Passed over: links, .git, .venv, node_modules and the like (unless
+    ``path`` leads into them). ``glob``: ``*.py`` by name, ``src/**/*.py`` by path. ``truncated``: there are more."""
     matches, place = glob_matcher(glob), locate(ctx, path)
     prefix = "" if place.shown == "." else f"{place.shown}/"
     files: list[str] = []

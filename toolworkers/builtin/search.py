@@ -38,8 +38,9 @@ def search(
 ) -> dict[str, Any]:
     """Find lines that match a regular expression (Python's syntax) in a file or beneath a directory.
 
-    In order of path and line; binary files, files over 16 MiB, links and .git are passed over. ``glob``: ``*.py`` by
-    name, or ``src/**/*.py`` by path. ``truncated`` when there are more than ``max``.
+    In order of path and line. Passed over: binary files, files over 16 MiB, links, .git, .venv, node_modules and the
+    like (unless ``path`` leads into them). ``glob``: ``*.py`` by name, ``src/**/*.py`` by path. ``truncated`` when
+    there are more than ``max``.
     """
     compiled, place = _compiled(pattern), locate(ctx, path)
     prefix = "" if place.shown == "." else f"{place.shown}/"
