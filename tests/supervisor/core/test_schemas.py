@@ -100,5 +100,5 @@ def test_references_inside_the_schema_are_followed() -> None:
 
 def test_a_pattern_that_backtracks_for_ever_is_a_misfit_not_a_hang() -> None:
     body = {"properties": {"a": {"type": "string", "pattern": r"^(?=a)(?:(a+)+\1)+$"}}}
-    with pytest.raises(InvalidArguments, match="[Bb]acktrack"):
+    with pytest.raises(InvalidArguments, match=r"(?i)backtrack"):
         schema(body).check({"a": "a" * 60 + "b"})
