@@ -1,7 +1,8 @@
 """A contract out of named fields, as decorators and configuration give them: which names exist, which values may be.
 
-Pure: fields in, a Contract out. Every refusal says what is allowed, because a person wrote the field and will correct
-it.
+Pure: fields in, a Contract out. Ranges belong to `Contract` itself; here are names, types, and fields that contradict
+each other. Every refusal says what is allowed, because a person wrote the field and will
+correct it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,7 @@ from typing import Any
 
 import msgspec
 
-from protocol._contracts import Contract, Limits
-from protocol._deadlines import CEILING_MS
-
-_MILLISECONDS = {"timeout_ms": 1, "max_timeout_ms": 1, "term_grace_ms": 0, "idle_timeout_ms": 1}
-"""The fields that are budgets, with the least value of each; the most is the ceiling of every call."""
+from protocol._contracts import Contract
 
 
 def declared_contract(fields: Mapping[str, Any], base: Contract | None = None) -> Contract:
@@ -44,22 +41,9 @@ def _read(name: str, value: Any) -> Any:
     if name not in known:
         raise TypeError(f"{name!r} is no field of a contract; allowed: {', '.join(sorted(known))}")
     try:
-        read = msgspec.convert(value, known[name])
+        return msgspec.convert(value, known[name])
     except msgspec.ValidationError as error:
         raise ValueError(f"{name} = {value!r} is not allowed ({error}); allowed: {_say(known[name])}") from error
-    _refuse_out_of_range(name, read)
-    return read
-
-
-def _refuse_out_of_range(name: str, value: Any) -> None:
-    if name in _MILLISECONDS and value is not None and not _MILLISECONDS[name] <= value <= CEILING_MS:
-        raise ValueError(
-            f"{name} = {value} is not allowed; allowed: {_MILLISECONDS[name]} to {CEILING_MS} milliseconds"
-        )
-    if isinstance(value, Limits):
-        for limit, bound in msgspec.structs.asdict(value).items():
-            if bound is not None and bound < (0 if limit == "core_bytes" else 1):
-                raise ValueError(f"limits.{limit} = {bound} is not allowed; allowed: a positive number")
 
 
 def _refuse_contradictions(contract: Contract) -> None:

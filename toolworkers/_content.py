@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
-from protocol._codecs import DEPTH_LIMIT, too_deep
+from protocol._content import content_fault
 from protocol._framing import FRAME_LIMIT
 from toolworkers._tools import ToolError
 
 CONTENT_LIMIT = FRAME_LIMIT - (16 << 10)
 """Bytes of content in one frame; the rest of the frame is the result's other fields."""
-_AS_IT_IS = (type(None), bool, int, float, str)
-_UNSAYABLE = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, UnicodeError)
-_strict_json = json.JSONEncoder(allow_nan=False, check_circular=False, ensure_ascii=False)
+_UNSAYABLE = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 def to_content(value: Any) -> Any:
@@ -25,15 +22,16 @@ def to_content(value: Any) -> Any:
     no JSON form, NaN or infinity, integers outside −2^63 … 2^64−1, nesting over 64, more than fits a frame.
     """
     try:
-        plain = value if type(value) in _AS_IT_IS else msgspec.to_builtins(value, str_keys=True)
-        if too_deep(plain):
-            raise _refused(f"nests deeper than {DEPTH_LIMIT}")
-        _strict_json.encode(plain)
-        size = len(msgspec.msgpack.encode(plain))
+        packed = msgspec.msgpack.encode(msgspec.to_builtins(value, str_keys=True))
+        plain = msgspec.msgpack.decode(packed)  # as the daemon will read it: a tuple is a list from here on
     except _UNSAYABLE as error:
         raise _refused(f"cannot be expressed ({error})") from error
-    if size > CONTENT_LIMIT:
-        raise _refused(f"has {size} bytes and at most {CONTENT_LIMIT} are allowed; write large results to a file")
+    if fault := content_fault(plain):
+        raise _refused(fault)
+    if len(packed) > CONTENT_LIMIT:
+        raise _refused(
+            f"has {len(packed)} bytes and at most {CONTENT_LIMIT} are allowed; write large results to a file"
+        )
     return plain
 
 

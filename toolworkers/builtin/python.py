@@ -9,7 +9,7 @@ import ast
 import linecache
 import sys
 import traceback
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from toolworkers._content import to_content
@@ -34,10 +34,8 @@ def python(code: str, ctx: Context) -> Any:
         if error.code in (None, 0):
             return None
         raise ToolError(f"the code ended with sys.exit({error.code!r})", code="exit") from error
-    except ToolError:
-        raise
-    except Exception as error:  # the boundary to code of a stranger: told with the lines of that code only
-        raise ToolError(_say(error, error.__traceback__)) from error
+    except Exception as error:  # the boundary to a stranger's code
+        raise ToolError(_told(error)) from error
 
 
 def _compiled(code: str) -> tuple[Any, Any]:
@@ -69,8 +67,11 @@ def _content(value: Any) -> Any:
         return repr(value)[:_REPR_LIMIT]
 
 
-def _say(error: Exception, trace: TracebackType | None) -> str:
-    """The traceback from the code's first line on, without the frames of this file."""
+def _told(error: Exception) -> str:
+    """Print the traceback, without the frames of this file, into the call's output; what to say in the result."""
+    trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    traceback.print_exception(type(error), error, trace)
+    last = "".join(traceback.format_exception_only(error)).strip()
+    return last if trace is None else f"line {trace.tb_lineno}: {last}"

@@ -1,0 +1,78 @@
+"""A contract from named fields: what is refused, and that each refusal says what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol._contract_fields import declared_contract
+from protocol._contracts import Approval, Contract, Limits
+from protocol._deadlines import CEILING_MS
+
+
+def test_no_fields_are_the_careful_contract() -> None:
+    assert declared_contract({}) == Contract()
+
+
+def test_fields_replace_those_of_the_base_and_no_others() -> None:
+    base = Contract(kind="command", timeout_ms=500, read_only=True)
+    assert declared_contract({"timeout_ms": 700}, base) == Contract(kind="command", timeout_ms=700, read_only=True)
+
+
+def test_words_and_tables_of_a_configuration_become_their_types() -> None:
+    contract = declared_contract({"approval": "always", "env": ["@certs", "NAME"], "limits": {"pids": 9}})
+    assert contract.approval is Approval.ALWAYS
+    assert contract.env == ("@certs", "NAME")
+    assert contract.limits == Limits(pids=9)
+
+
+@pytest.mark.parametrize("name", ["kind", "timeout", "Read_only", ""])
+def test_an_unknown_field_is_refused_with_the_list_of_all(name: str) -> None:
+    with pytest.raises(TypeError, match=r"no field of a contract; allowed: approval, .*timeout_ms"):
+        declared_contract({name: 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("timeout_ms", 0, f"from 1 to {CEILING_MS}"),
+        ("timeout_ms", -1, f"from 1 to {CEILING_MS}"),
+        ("timeout_ms", CEILING_MS + 1, f"from 1 to {CEILING_MS}"),
+        ("timeout_ms", True, "a whole number"),
+        ("timeout_ms", 2.5, "a whole number"),
+        ("timeout_ms", "5s", "a whole number"),
+        ("max_timeout_ms", 0, f"from 1 to {CEILING_MS}"),
+        ("term_grace_ms", -1, f"from 0 to {CEILING_MS}"),
+        ("idle_timeout_ms", 0, f"from 1 to {CEILING_MS}"),
+        ("idle_timeout_ms", "x", "a whole number or nothing"),
+        ("read_only", 1, "true | false"),
+        ("approval", "sometimes", "'never' | 'on_write' | 'always'"),
+        ("home", "shared", "'user' | 'private'"),
+        ("min_containment", "jail", "'pidns+cgroup' | 'pidns'"),
+        ("env", "PATH", "a list of text"),
+        ("limits", {"pid": 3}, "fields open_files"),
+        ("limits", {"output_bytes": -1}, "from 0 to"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_is_allowed(field: str, value: object, allowed: str) -> None:
+    with pytest.raises(ValueError, match="allowed") as refused:
+        declared_contract({field: value})
+    assert field in str(refused.value)
+    assert allowed in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"timeout_ms": 2_000, "max_timeout_ms": 1_000},
+        {"timeout_ms": 1_000, "term_grace_ms": 1_000},
+        {"fresh": True, "reusable": True},
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        declared_contract(fields)
+
+
+@pytest.mark.parametrize("value", [1, CEILING_MS])
+def test_both_ends_of_the_range_of_timeouts_are_allowed(value: int) -> None:
+    assert declared_contract({"timeout_ms": value}).timeout_ms == value
