@@ -11,8 +11,8 @@ import msgspec
 
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
 
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""A number that a worker reports: the sign of what it reports is the least that can be checked."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number that a worker reports: its sign and size are the least that can be checked."""
 
 # ---------------------------------------------------------------- daemon → zygote
 
