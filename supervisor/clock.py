@@ -1,12 +1,13 @@
 """What time it is, for the whole daemon. The one module of the parent that reads a clock.
 
-CLOCK_MONOTONIC decides everything: wall-clock steps and time the machine slept move no deadline. Trio's clock is the
-same clock in seconds, so an instant of ours can be handed to it.
+CLOCK_MONOTONIC decides everything: wall-clock steps and time the machine slept move no deadline.
 """
 
 from __future__ import annotations
 
 import time
+
+import trio
 
 NS_PER_S = 1_000_000_000
 
@@ -19,3 +20,8 @@ def now_ns() -> int:
 def wall_s() -> float:
     """Seconds since the epoch: for stamps that people read, never for a decision."""
     return time.time()
+
+
+def loop_time(instant_ns: int) -> float:
+    """An instant in the seconds of the running loop's clock (which starts at a number of its own), for cancel scopes."""
+    return trio.current_time() + (instant_ns - time.monotonic_ns()) / NS_PER_S

@@ -1,0 +1,118 @@
+"""What a daemon is made of: builds the parts from a configuration and ties them together. Starts nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import trio
+
+from protocol._deadlines import NS_PER_MS
+from protocol._worker_messages import Reaped
+from supervisor.calls import Calls
+from supervisor.config import Config
+from supervisor.containment.cgroups import ControlGroups
+from supervisor.containment.killer import KillerLink
+from supervisor.containment.pool import Pool, PoolSettings
+from supervisor.containment.second_line import SecondLine
+from supervisor.containment.table import DeadlineTable
+from supervisor.containment.zygote import ZygoteLink
+from supervisor.core.admission import Admission
+from supervisor.core.intake import Host
+from supervisor.core.respawn import Respawn
+from supervisor.core.tools import Tools
+from supervisor.desk import Desk
+from supervisor.doors.connection import DoorLimits
+from supervisor.doors.unix import UnixDoor
+from supervisor.endings import Endings
+from supervisor.health import Health
+from supervisor.journal.outputs import OutputStore
+from supervisor.runtime import StateDirectory
+from supervisor.zygote_options import flavours_of
+
+_PROCESSES_PER_CALL = 4
+
+
+@dataclass(slots=True)
+class Parts:
+    """A daemon, assembled and not started."""
+
+    state: StateDirectory
+    groups: ControlGroups
+    table: DeadlineTable
+    killer: KillerLink
+    second_line: SecondLine
+    zygotes: dict[str, ZygoteLink]
+    pools: dict[str, Pool]
+    tools: Tools
+    calls: Calls
+    endings: Endings
+    door: UnixDoor
+
+
+def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Parts:
+    """Everything but the loop. ``state`` and ``groups`` are open."""
+    settings = config.daemon
+    flavours = flavours_of(config)
+    most = settings.in_flight + settings.spares + 1
+    table = DeadlineTable(most * len(flavours))
+    tools = Tools()
+    host = Host("pidns+cgroup" if groups.can_kill else "pidns", "contain", config.limits)
+    endings = Endings(OutputStore(state.outputs), settings.result_ttl_ms)
+    killer = KillerLink(table)
+    admission = Admission(settings.in_flight, settings.queue)
+    calls = Calls(secrets.token_hex(3), host, tools, endings, admission, killer)
+    second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
+    killer.on_change = lambda: (second_line.look_now(), calls.killer_changed())
+    zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
+    pool_settings = _pool_settings(config, most)
+    numbers, slots = itertools.count(1), deque(range(table.slots))
+    for name, zygote in zygotes.items():
+        pool = Pool(
+            name,
+            pool_settings,
+            zygote,
+            killer,
+            table,
+            second_line,
+            groups,
+            state.work,
+            numbers,
+            slots,
+            Respawn(),
+            calls,
+        )
+        zygote.on_reaped = pool.reaped
+        calls.pools[name] = pool
+    health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer)
+    desk = Desk(calls, tools, health, config.effective())
+    limits = DoorLimits(
+        frame=settings.frame_limit, hello_s=settings.hello_timeout_ms / 1e3, frame_s=settings.frame_timeout_ms / 1e3
+    )
+    door = UnixDoor(
+        desk,
+        limits,
+        settings.clients,
+        frozenset(settings.allow_gids),
+        lambda: {zygote.pid for zygote in zygotes.values() if zygote.pid},
+    )
+    return Parts(state, groups, table, killer, second_line, zygotes, calls.pools, tools, calls, endings, door)
+
+
+def product_version() -> str:
+    """The installed version."""
+    try:
+        return version("deadlined")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+def _pool_settings(config: Config, most: int) -> PoolSettings:
+    settings, limits = config.daemon, config.limits
+    # RLIMIT_NPROC counts every process of the uid in the user namespace, so it must leave room for all workers.
+    of_uid = None if os.geteuid() == 0 or limits.pids is None else limits.pids + _PROCESSES_PER_CALL * most
+    return PoolSettings(most, settings.spares, settings.idle_worker_ms, settings.frame_limit, limits, of_uid)

@@ -1,0 +1,375 @@
+"""The way of one call: submitted → judged → admitted → placed on a worker → settled → told.
+
+A shell: no task per call and no policy. `core/intake` judges, `core/admission` says who runs next, `core/call` what
+happened, `core/results` what to say of it; this file carries their effects out and turns what workers say into their
+inputs. A kill enters as an event (`gone`) and takes the same way out as an answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+import trio
+
+from protocol._client_messages import Submit
+from protocol._deadlines import NEVER_NS, NS_PER_MS
+from protocol._errors import ProtocolError
+from protocol._outcomes import CallResult, Delivery, Isolation, Reason, Status
+from protocol._worker_messages import Accepted, Call, Ended, FromWorker, Progress
+from supervisor.clock import loop_time, now_ns
+from supervisor.containment.killer import KillerLink
+from supervisor.containment.pool import Pool
+from supervisor.containment.workers import Worker
+from supervisor.core import admission, results
+from supervisor.core import call as machine
+from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
+from supervisor.core.respawn import Cause
+from supervisor.core.tools import Tools
+from supervisor.endings import Endings
+from supervisor.keys import Keys
+from supervisor.live_call import LiveCall
+from supervisor.output_watch import OutputWatch
+
+_KILL_CAUSES = {
+    Reason.TIME_BUDGET: Cause.DEADLINE_KILL,
+    Reason.MEMORY_LIMIT: Cause.OOM,
+    Reason.PROTOCOL_ERROR: Cause.PROTOCOL_ERROR,
+    Reason.WORKER_LOST: Cause.CRASH,
+}
+
+
+class Calls:
+    """Every call of this daemon. Inputs: `submit`, `end`, and a pool's `Audience`."""
+
+    def __init__(
+        self,
+        boot: str,
+        host: Host,
+        tools: Tools,
+        endings: Endings,
+        admit: admission.Admission,
+        killer: KillerLink,
+    ) -> None:
+        self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
+        self._admission = admit
+        self._killer = killer
+        self._numbers = itertools.count(1)
+        self._nonces = itertools.count(1)
+        self._keys = Keys()
+        self._waiting: dict[str, deque[LiveCall]] = {}
+        self._wake_ns = NEVER_NS
+        self._nap: trio.CancelScope | None = None
+        self._nursery: trio.Nursery | None = None
+        self.pools: dict[str, Pool] = {}
+        self.watch = OutputWatch(self.end)
+        self.live: dict[str, LiveCall] = {}
+        self.settled = self.kills = self.unconfirmed = 0
+        self.accepting = True
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep time for calls that have no worker yet, and run the slow ends of others, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self.watch.run)
+            task_status.started()
+            while True:
+                with trio.CancelScope() as self._nap:
+                    self._nap.deadline = loop_time(self._wake_ns)
+                    await trio.sleep_forever()
+                self._on_time(now_ns())
+
+    # ------------------------------------------------------------ from doors
+
+    def submit(self, submit: Submit, uid: int) -> LiveCall:
+        """A call is asked for. It may have settled when this returns (refused, replayed); else watch it."""
+        now = now_ns()
+        call_id = f"c_{self._boot}{next(self._numbers):06x}"
+        try:
+            if not self.accepting:
+                raise Refusal(Reason.SHUTDOWN, "the daemon is stopping and accepts no new calls")
+            self._refuse_while_unhealthy()
+            judged = judge(submit, self._tools, self._host, now)
+        except Refusal as refusal:
+            return self._refused(call_id, uid, submit, refusal, now)
+        key, earlier = self._keys.claim(submit, uid, call_id)
+        if earlier is not None:
+            return self._again(call_id, earlier, submit, judged, now)
+        call = LiveCall(call_id, uid, key, judged, now)
+        self.live[call_id] = call
+        self._carry(
+            self._admission.submitted(
+                call_id, call.lane, judged.contract.side_by_side, judged.resource, judged.flavour, judged.deadline_ns
+            )
+        )
+        if call.result is None:
+            self._keep_time()
+        return call
+
+    def end(self, call: LiveCall, status: Status, reason: Reason, detail: str = "") -> None:
+        """Somebody wants a call to end. It settles when the kernel has confirmed it; a settled one is left alone."""
+        if call.machine.state is machine.State.WAITING:
+            self._carry(self._admission.cancelled(call.id))
+        self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
+
+    def find(self, call_id: str, uid: int) -> LiveCall | None:
+        """A live or kept call of the same uid (root may see all)."""
+        call = self.live.get(call_id) or self._endings.kept.get(call_id)
+        return call if call is not None and uid in (call.uid, 0) else None
+
+    def workers(self) -> Iterator[Worker]:
+        """Every worker alive, of all pools."""
+        for pool in self.pools.values():
+            yield from pool.alive.values()
+
+    async def wait_idle(self) -> None:
+        """Wait until no call is live."""
+        while self.live:
+            await trio.sleep(0.005)
+
+    # ------------------------------------------------------------ admission
+
+    def _carry(self, effects: admission.Effects) -> None:
+        for effect in effects:
+            call = self.live.get(effect.call_id)
+            if call is None:
+                continue
+            match effect:
+                case admission.Granted():
+                    self._grant(call)
+                case admission.Refused():
+                    self._feed(
+                        call, machine.EndAsked(Status.NOT_EXECUTED, effect.reason, now_ns(), "the queue is full")
+                    )
+                case admission.Overdue():
+                    self._feed(call, machine.Expired(now_ns()))
+                case _:
+                    assert_never(effect)
+
+    def _grant(self, call: LiveCall) -> None:
+        pool = self.pools[call.judged.flavour]
+        worker = pool.take() if self._killer.armed else None
+        if worker is not None:
+            self._place(call, worker)
+            return
+        waiting = self._waiting.setdefault(call.judged.flavour, deque())
+        waiting.append(call)
+        pool.want(len(waiting))
+
+    def _place(self, call: LiveCall, worker: Worker) -> None:
+        worker.call, call.worker = call, worker
+        self._feed(call, machine.Placed(now_ns()))
+        if call.result is not None or call.machine.state is machine.State.SETTLED:
+            worker.call = call.worker = None
+            self.idle(worker)
+
+    def _keep_time(self) -> None:
+        """Wake in time for the earliest deadline of a call that has no worker."""
+        at = self._admission.next_timer_ns() or NEVER_NS
+        for waiting in self._waiting.values():
+            for call in waiting:
+                at = min(at, call.judged.deadline_ns)
+        self._wake_ns = at
+        if self._nap is not None and at < NEVER_NS:
+            self._nap.deadline = loop_time(at)
+
+    def _on_time(self, now: int) -> None:
+        self._carry(self._admission.on_time(now))
+        for flavour, waiting in self._waiting.items():
+            for call in [call for call in waiting if call.judged.deadline_ns <= now]:
+                waiting.remove(call)
+                self._feed(call, machine.Expired(now))
+            self.pools[flavour].want(len(waiting))
+        self._keep_time()
+
+    # ------------------------------------------------------------ from workers (the pools' Audience)
+
+    def idle(self, worker: Worker) -> None:
+        """A worker is free: the first call that waits for its flavour gets it, else the pool keeps it."""
+        pool = self.pools[worker.flavour]
+        waiting = self._waiting.get(worker.flavour)
+        while waiting and self._killer.armed:
+            call = waiting.popleft()
+            pool.want(len(waiting))
+            if call.machine.state is machine.State.WAITING:
+                self._place(call, worker)
+                return
+        pool.keep(worker)
+
+    def killer_changed(self) -> None:
+        """A killer has acknowledged every worker (what waited for it may go), or there is none."""
+        if not self._killer.armed:
+            return
+        for flavour, waiting in self._waiting.items():
+            pool = self.pools[flavour]
+            while waiting and (worker := pool.take()) is not None:
+                self.idle(worker)
+
+    def heard(self, worker: Worker, message: FromWorker) -> None:
+        """A frame of the worker of a call."""
+        call: LiveCall | None = worker.call
+        if call is None:
+            return
+        match message:
+            case Accepted():
+                self._feed(call, machine.Accepted(0))
+            case Ended():
+                self._answered(call, worker, message)
+            case Progress():
+                call.output_bytes, call.last_activity_ns = message.output_bytes, now_ns()
+
+    def broken(self, worker: Worker, why: str) -> None:
+        """The worker broke its link; it is being killed, the call ends with it."""
+        if worker.call is not None:
+            self._feed(worker.call, machine.EndAsked(Status.CRASHED, Reason.PROTOCOL_ERROR, now_ns(), why))
+
+    def gone(self, worker: Worker) -> None:
+        """The kernel's word on a worker."""
+        call: LiveCall | None = worker.call
+        if call is not None:
+            seen = worker.seen
+            oom = worker.group.out_of_memory()
+            self._feed(call, machine.Died(now_ns(), worker.signalled_ns, seen, worker.reaped, oom))
+
+    def unconfirmed_death(self, worker: Worker) -> None:
+        """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""
+        self.unconfirmed += 1
+        worker.ended_for = Cause.KILL_UNCONFIRMED
+        call: LiveCall | None = worker.call
+        if call is not None:
+            self._feed(call, machine.ConfirmSpent(now_ns(), worker.signalled_ns, worker.seen))
+
+    def _answered(self, call: LiveCall, worker: Worker, ended: Ended) -> None:
+        worker.disarm()  # before the clock is read: see DeadlineTable
+        self._feed(call, machine.Answered(ended, now_ns(), worker.signalled_ns))
+
+    # ------------------------------------------------------------ the machine's effects
+
+    def _feed(self, call: LiveCall, given: machine.Input) -> None:
+        for effect in call.machine.on(given):
+            match effect:
+                case machine.Dispatch():
+                    self._dispatch(call)
+                case machine.Kill():
+                    assert call.worker is not None
+                    self.pools[call.judged.flavour].end_at(call.worker, effect.at_ns, effect.term_ns)
+                case machine.Settle():
+                    self._settle(call, effect)
+                case machine.Release():
+                    self._release(call, effect.reusable)
+                case _:
+                    assert_never(effect)
+
+    def _dispatch(self, call: LiveCall) -> None:
+        worker, judged = call.worker, call.judged
+        assert worker is not None
+        descriptors = self._endings.open_outputs(call, worker)
+        frame = Call(
+            next(self._nonces),
+            judged.tool,
+            judged.arguments,
+            judged.deadline_ns,
+            call.key,
+            len(descriptors),
+            judged.cwd,
+            judged.split_streams,
+            judged.output_limit,
+        )
+        grace_ns = judged.contract.term_grace_ms * NS_PER_MS
+        self.pools[judged.flavour].end_at(worker, judged.deadline_ns, judged.deadline_ns - grace_ns if grace_ns else 0)
+        try:
+            whole = worker.send(frame, descriptors)
+        except ProtocolError as error:
+            self.pools[judged.flavour].end_at(worker, now_ns())
+            self._feed(call, machine.EndAsked(Status.CRASHED, Reason.WORKER_LOST, now_ns(), str(error)))
+            whole = True
+        if not whole:
+            assert self._nursery is not None
+            self._nursery.start_soon(worker.flush)
+        for stream in call.streams:
+            stream.handed_over()
+        worker.calls_served += 1
+        self.watch.add(call)
+
+    def _settle(self, call: LiveCall, settle: machine.Settle) -> None:
+        self.watch.discard(call)
+        if settle.death is not None:
+            self.kills += 1
+            assert call.worker is not None
+            call.worker.ended_for = call.worker.ended_for or _KILL_CAUSES.get(
+                settle.reason or Reason.CLIENT, Cause.CANCEL_KILL
+            )
+        result = results.result_of(self._facts(call), settle)
+        if self._endings.finish_now(call, result):
+            self._told(call, result)
+            return
+        assert self._nursery is not None
+        self._nursery.start_soon(self._settle_slowly, call, result)
+
+    async def _settle_slowly(self, call: LiveCall, result: CallResult) -> None:
+        """Draining a pipe, moving a directory, making a view: off the loop; the call is told when it is done."""
+        with trio.CancelScope(shield=True):
+            await self._endings.finish(call, result)
+        self._told(call, result)
+
+    def _told(self, call: LiveCall, result: CallResult) -> None:
+        self.settled += 1
+        del self.live[call.id]
+        self._endings.keep(call, now_ns())
+        call.tell(result)
+        self._carry(self._admission.finished(call.id))
+
+    def _release(self, call: LiveCall, claims_reusable: bool) -> None:
+        worker, contract = call.worker, call.judged.contract
+        assert worker is not None
+        worker.call = None
+        pool = self.pools[worker.flavour]
+        harmless = contract.kind == "command" or contract.read_only or contract.reusable
+        if claims_reusable and harmless and not contract.fresh and not worker.scratch.work_touched():
+            self.idle(worker)
+        else:
+            pool.retire(worker, Cause.PLANNED)
+
+    # ------------------------------------------------------------ refusals
+
+    def _refuse_while_unhealthy(self) -> None:
+        quarantined = sum(pool.unconfirmed for pool in self.pools.values())
+        if quarantined and quarantined >= max(1, sum(pool.settings.most for pool in self.pools.values()) // 4):
+            raise Refusal(Reason.POOL_UNHEALTHY, f"{quarantined} workers could not be killed; see deadlined status")
+
+    def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
+        judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
+        call = LiveCall(call_id, uid, call_id, judged, now)
+        status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else Status.NOT_EXECUTED
+        settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
+        call.result = results.result_of(self._facts(call), settle)
+        self.settled += 1
+        self._endings.keep(call, now_ns())
+        return call
+
+    def _again(self, call_id: str, earlier: str, submit: Submit, judged: Judged, now: int) -> LiveCall:
+        """The same delivery key: the same call answers, or a conflict does."""
+        call = self.live.get(earlier) or self._endings.kept.get(earlier)
+        if call is not None and (call.judged.tool, call.judged.arguments) == (judged.tool, judged.arguments):
+            return call
+        conflict = Refusal(Reason.KEY_CONFLICT, f"key {submit.key!r} was used by call {earlier} with other arguments")
+        return self._refused(call_id, call.uid if call else 0, submit, conflict, now)
+
+    def _facts(self, call: LiveCall) -> results.Facts:
+        judged, worker = call.judged, call.worker
+        missing: list[Any] = list(self.pools[judged.flavour].missing) if judged.flavour else []
+        return results.Facts(
+            call.id,
+            judged.tool,
+            call.submitted_ns,
+            judged.deadline_ns,
+            judged.deadline_ms,
+            call.machine.started_ns,
+            self._host.containment,
+            Isolation("contain", self._host.isolation, missing),
+            ["pidns", "cgroup"] if worker is not None and worker.group.kill is not None else ["pidns"],
+            call.key,
+            judged.run,
+            judged.contract.read_only,
+        )

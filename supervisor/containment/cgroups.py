@@ -1,0 +1,217 @@
+"""Control groups of workers, where this host lets us make any: ``cgroup.kill`` (v2) ends a fork bomb in one step, and
+the memory and pids controllers (v2, else v1) bound what a tool may take.
+
+A fresh group per worker: one that was killed once kills whatever is put into it later. Nothing here is a proof of
+death (``cgroup.events`` wakes at most once in 10 ms); that is the pidfd's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from dataclasses import dataclass, field
+
+from protocol._contracts import Limits
+
+_MOUNTS = "/proc/self/mounts"
+_V1_CONTROLLERS = ("memory", "pids")
+NAME_PREFIX = "deadlined."
+
+
+@dataclass(slots=True)
+class WorkerGroup:
+    """The groups of one worker: directories, the descriptors a child joins through, and the kill switch."""
+
+    directories: list[str] = field(default_factory=list)
+    joins: list[int] = field(default_factory=list)
+    kill: int | None = None
+    memory: str | None = None
+
+    def close_joins(self) -> None:
+        """The child has them."""
+        for descriptor in self.joins:
+            os.close(descriptor)
+        self.joins.clear()
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of this group for memory."""
+        return self.memory is not None and _oom_kills(self.memory) > 0
+
+    def remove(self) -> bool:
+        """Take the directories away; False while the kernel still holds one (EBUSY: try again later)."""
+        if self.kill is not None:
+            os.close(self.kill)
+            self.kill = None
+        while self.directories:
+            try:
+                os.rmdir(self.directories[-1])
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                if error.errno == errno.EBUSY:
+                    return False
+                raise
+            self.directories.pop()
+        return True
+
+
+class ControlGroups:
+    """Where this daemon's groups live. ``why_not``: what is missing, in words for doctor and status."""
+
+    def __init__(self) -> None:
+        self._name = f"{NAME_PREFIX}{os.getpid()}"
+        self._killable: str | None = None
+        self._limiting: dict[str, str] = {}
+        self._made: list[str] = []
+        self.why_not: list[str] = []
+
+    @property
+    def can_kill(self) -> bool:
+        """Whether a whole group can be killed in one step."""
+        return self._killable is not None
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Controllers that bound workers here."""
+        return tuple(sorted(self._limiting))
+
+    def open(self) -> None:
+        """Make the daemon's own groups. What this host refuses is noted in ``why_not``, never raised."""
+        mounts = _cgroup_mounts()
+        own = _own_groups()
+        self._open_v2(mounts.get(""), own.get(""))
+        for controller in _V1_CONTROLLERS:
+            if controller not in self._limiting:
+                self._open_v1(controller, mounts.get(controller), own.get(controller))
+
+    def group_for(self, worker: int, limits: Limits) -> WorkerGroup:
+        """A fresh group for a worker about to be forked. Raises OSError when the host stops allowing it."""
+        group = WorkerGroup()
+        if self._killable is not None:
+            directory = self._make(group, os.path.join(self._killable, f"w{worker}"))
+            group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+            group.kill = os.open(f"{directory}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+        for controller, parent in self._limiting.items():
+            self._bound(group, controller, parent, worker, limits)
+        return group
+
+    def close(self) -> bool:
+        """Remove the daemon's own groups; False when one would not go (a worker is still in it)."""
+        gone = True
+        for directory in reversed(self._made):
+            try:
+                os.rmdir(directory)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                gone = False
+        self._made.clear()
+        return gone
+
+    def _open_v2(self, mount: str | None, own: str | None) -> None:
+        if mount is None or own is None:
+            self.why_not.append("cgroup v2 is not mounted")
+            return
+        directory = os.path.join(mount, own.lstrip("/"), self._name)
+        if not self._make_own(directory, "cgroup v2"):
+            return
+        if not os.access(f"{directory}/cgroup.kill", os.W_OK):
+            self.why_not.append("cgroup v2 has no cgroup.kill here (Linux 5.14)")
+            return
+        self._killable = directory
+
+    def _open_v1(self, controller: str, mount: str | None, own: str | None) -> None:
+        if mount is None or own is None:
+            self.why_not.append(f"no {controller} controller")
+            return
+        directory = os.path.join(mount, own.lstrip("/"), self._name)
+        if self._make_own(directory, f"cgroup v1 {controller}"):
+            self._limiting[controller] = directory
+
+    def _make_own(self, directory: str, what: str) -> bool:
+        _remove_abandoned(os.path.dirname(directory))
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            self.why_not.append(f"{what} is not writable: {error.strerror}")
+            return False
+        self._made.append(directory)
+        return True
+
+    def _make(self, group: WorkerGroup, directory: str) -> str:
+        os.mkdir(directory)
+        group.directories.append(directory)
+        return directory
+
+    def _bound(self, group: WorkerGroup, controller: str, parent: str, worker: int, limits: Limits) -> None:
+        bound = limits.memory_bytes if controller == "memory" else limits.pids
+        if bound is None:
+            return
+        directory = self._make(group, os.path.join(parent, f"w{worker}"))
+        _write(f"{directory}/{'memory.limit_in_bytes' if controller == 'memory' else 'pids.max'}", str(bound))
+        group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+        if controller == "memory":
+            group.memory = directory
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Take away what daemons that were killed left here. rmdir removes empty groups only, so nobody loses a process."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            if name.startswith(NAME_PREFIX) and not os.path.exists(f"/proc/{name[len(NAME_PREFIX) :]}"):
+                _remove_tree(os.path.join(parent, name))
+
+
+def _remove_tree(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(directory):
+            if entry.is_dir(follow_symlinks=False):
+                os.rmdir(entry.path)
+        os.rmdir(directory)
+
+
+def _oom_kills(directory: str) -> int:
+    for name in ("memory.oom_control", "memory.events"):
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(directory, name), encoding="ascii") as lines:
+            for line in lines:
+                word, _, count = line.partition(" ")
+                if word == "oom_kill":
+                    return int(count)
+    return 0
+
+
+def _cgroup_mounts() -> dict[str, str]:
+    """Mount point by controller; v2 under the empty name."""
+    found: dict[str, str] = {}
+    with open(_MOUNTS, encoding="utf-8") as lines:
+        for line in lines:
+            _source, point, kind, options, *_ = line.split(" ")
+            if kind == "cgroup2":
+                found.setdefault("", point)
+            elif kind == "cgroup":
+                for controller in _V1_CONTROLLERS:
+                    if controller in options.split(","):
+                        found.setdefault(controller, point)
+    return found
+
+
+def _own_groups() -> dict[str, str]:
+    """Our group by controller (cgroups(7), /proc/self/cgroup); v2 under the empty name."""
+    found: dict[str, str] = {}
+    with open("/proc/self/cgroup", encoding="utf-8") as lines:
+        for line in lines:
+            _number, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                found[controller] = path
+    return found
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,170 @@
+"""The daemon's link to its killer: start it, register workers with it, notice its death and start another.
+
+While no killer is armed (`armed` is False) the second line kills at the deadline itself and the daemon dispatches
+nothing. A killer lost while the daemon is stopped is a double fault and not promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from supervisor.containment.descriptors import send_with
+from supervisor.containment.launch import Helper, launch
+from supervisor.containment.table import DeadlineTable
+
+_MESSAGE = struct.Struct("<IQ")
+_UNREGISTER = 0
+_PAUSE_S = 0.05
+
+
+@dataclass(slots=True)
+class _Registration:
+    generation: int
+    pidfd: int
+    cgroup_kill: int | None
+    acknowledged: trio.Event
+
+    def descriptors(self) -> tuple[int, ...]:
+        return (self.pidfd,) if self.cgroup_kill is None else (self.pidfd, self.cgroup_kill)
+
+
+class KillerLink:
+    """One killer at a time. ``on_change`` is called whenever `armed` has changed: a killer has acknowledged every live
+    worker, or is gone."""
+
+    def __init__(self, table: DeadlineTable) -> None:
+        self._table = table
+        self.on_change: Callable[[], object] = lambda: None
+        self._registered: dict[int, _Registration] = {}
+        self._helper: Helper | None = None
+        self._socket: socket.socket | None = None
+        self._posted: deque[int] = deque()
+        self._mail = trio.Event()
+        self.armed = False
+        self.losses = 0
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep a killer running until cancelled; the first one is launched before this reports started."""
+        report = task_status
+        try:
+            while True:
+                self._start()
+                report.started()
+                report = trio.TASK_STATUS_IGNORED
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    await self._listen()
+                    nursery.cancel_scope.cancel()
+                self._lost()
+                await trio.sleep(_PAUSE_S * min(self.losses - 1, 20))
+        finally:
+            self._close()
+
+    async def register(self, slot: int, generation: int, pidfd: int, cgroup_kill: int | None) -> None:
+        """Tell the killer whom a slot stands for; returns when it has acknowledged. Both descriptors stay ours.
+
+        Cancelling leaves the registration in place; `unregister` takes it back.
+        """
+        entry = _Registration(generation, pidfd, cgroup_kill, trio.Event())
+        self._registered[slot] = entry
+        self._post(slot)
+        await entry.acknowledged.wait()
+
+    def unregister(self, slot: int) -> None:
+        """The slot's worker is gone: the killer drops its descriptors."""
+        entry = self._registered.pop(slot, None)
+        if entry is not None:
+            entry.acknowledged.set()
+            self._post(slot)
+
+    @property
+    def pid(self) -> int | None:
+        """The killer's process, for tests and `status`."""
+        return self._helper.pid if self._helper else None
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._helper = launch("killer", [theirs.fileno(), self._table.memory, self._table.bell])
+        ours.setblocking(False)
+        self._socket = ours
+        for slot, entry in self._registered.items():
+            if entry.acknowledged.is_set():
+                entry.acknowledged = trio.Event()
+            self._post(slot)
+        self._arm_if_acknowledged()
+
+    async def _write(self) -> None:
+        """Send what is registered *now* for each posted slot, so that no message names a descriptor that was closed."""
+        assert self._socket is not None
+        while True:
+            await self._mail.wait()
+            while self._posted:
+                slot = self._posted.popleft()
+                entry = self._registered.get(slot)
+                generation = entry.generation if entry else _UNREGISTER
+                descriptors = entry.descriptors() if entry else ()
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_listen` sees the end
+                    await self._send(_MESSAGE.pack(slot, generation), descriptors)
+            self._mail = trio.Event()
+
+    async def _send(self, message: bytes, descriptors: tuple[int, ...]) -> None:
+        assert self._socket is not None
+        while True:
+            try:
+                send_with(self._socket, message, descriptors)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+            else:
+                return
+
+    async def _listen(self) -> None:
+        assert self._socket is not None
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                message = self._socket.recv(64)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not message:
+                return
+            self._acknowledge(*_MESSAGE.unpack(message))
+
+    def _acknowledge(self, slot: int, generation: int) -> None:
+        entry = self._registered.get(slot)
+        if entry is not None and entry.generation == generation:
+            entry.acknowledged.set()
+        if not self.armed:
+            self._arm_if_acknowledged()
+
+    def _arm_if_acknowledged(self) -> None:
+        if all(entry.acknowledged.is_set() for entry in self._registered.values()):
+            self.armed = True
+            self.on_change()
+
+    def _lost(self) -> None:
+        self.armed = False
+        self.losses += 1
+        self.on_change()
+        self._close()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._helper is not None:
+            self._helper.end()
+            self._helper = None
+
+    def _post(self, slot: int) -> None:
+        self._posted.append(slot)
+        self._mail.set()

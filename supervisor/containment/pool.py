@@ -1,0 +1,335 @@
+"""Workers ready to serve: spawned before they are needed, given out one call at a time, replaced when they end.
+
+Owns the number of workers of each flavour and their lives from spawn to removal. Whether a spawn may happen now is the
+respawn machine's decision; what a call makes of its worker's end is `calls.py`'s.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from protocol._contracts import Limits, ToolDescription
+from protocol._deadlines import NS_PER_MS
+from protocol._errors import ProtocolError
+from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
+from supervisor.clock import now_ns
+from supervisor.containment.cgroups import ControlGroups, WorkerGroup
+from supervisor.containment.killer import KillerLink
+from supervisor.containment.scratch import Scratch
+from supervisor.containment.second_line import SecondLine
+from supervisor.containment.table import DeadlineTable
+from supervisor.containment.workers import Worker
+from supervisor.containment.zygote import SpawnError, ZygoteLink
+from supervisor.core.respawn import Cause, Respawn
+
+_SPAWN_BUDGET_NS = 10_000 * NS_PER_MS
+_REAPED_BUDGET_S = 0.05
+_STARTING_AT_ONCE = 8
+_DYING_S = 0.2
+
+
+class Audience(Protocol):
+    """Who hears of workers: `calls.Calls`."""
+
+    def heard(self, worker: Worker, message: FromWorker) -> None:
+        """A frame of a worker that serves a call."""
+
+    def broken(self, worker: Worker, why: str) -> None:
+        """The worker broke its link; its end has been ordered."""
+
+    def gone(self, worker: Worker) -> None:
+        """The kernel has confirmed the end; everything the worker wrote has been heard."""
+
+    def idle(self, worker: Worker) -> None:
+        """A worker is free: place a call on it, or leave it in the pool (`Pool.keep`)."""
+
+
+@dataclass(slots=True)
+class PoolSettings:
+    """Numbers of the pool. ``most``: workers alive at once, spares included."""
+
+    most: int
+    spares: int
+    idle_ms: int
+    frame_limit: int
+    limits: Limits
+    processes_of_uid: int | None
+
+
+class Pool:
+    """All workers of one flavour."""
+
+    def __init__(
+        self,
+        flavour: str,
+        settings: PoolSettings,
+        zygote: ZygoteLink,
+        killer: KillerLink,
+        table: DeadlineTable,
+        second_line: SecondLine,
+        groups: ControlGroups,
+        scratch_parent: str,
+        numbers: Iterator[int],
+        slots: deque[int],
+        respawn: Respawn,
+        audience: Audience,
+    ) -> None:
+        self.flavour, self.settings = flavour, settings
+        self._zygote, self._killer, self._table, self._second_line = zygote, killer, table, second_line
+        self._groups, self._scratch_parent = groups, scratch_parent
+        self._numbers, self._slots = numbers, slots
+        self._respawn, self._audience = respawn, audience
+        self._nursery: trio.Nursery | None = None
+        self._need = trio.Event()
+        self.alive: dict[int, Worker] = {}
+        self.idle: list[Worker] = []
+        self.starting = 0
+        self.wanted = 0
+        self.closing = False
+        self.tools: list[ToolDescription] = []
+        self.missing: list[str] = []
+        self.replacements = 0
+
+    # ------------------------------------------------------------ giving out
+
+    def take(self) -> Worker | None:
+        """A ready worker, or None (one is then on its way: `Audience.idle` will tell)."""
+        while self.idle:
+            worker = self.idle.pop()
+            if not worker.ended_for:
+                self._refill()
+                return worker
+        return None
+
+    def want(self, calls: int) -> None:
+        """So many calls wait for a worker of this flavour."""
+        self.wanted = calls
+        self._refill()
+
+    def keep(self, worker: Worker) -> None:
+        """A worker with nothing to do goes back to the ready ones."""
+        worker.call = None
+        self.idle.append(worker)
+
+    def retire(self, worker: Worker, cause: Cause) -> None:
+        """End a worker that serves nobody. The same act as every other end: its deadline is now."""
+        if not worker.ended_for:
+            worker.ended_for = cause
+            self.end_at(worker, now_ns())
+
+    def end_at(self, worker: Worker, at_ns: int, term_ns: int = 0) -> None:
+        """Let the killer end a worker at an instant; the second line stands behind it."""
+        self._table.arm(worker.slot, at_ns, term_ns)
+        self._second_line.poke(at_ns)
+
+    def reaped(self, message: Reaped) -> None:
+        """The zygote's word on a wait status."""
+        worker = self.alive.get(message.worker)
+        if worker is not None:
+            worker.reaped = message
+            worker.was_reaped.set()
+
+    @property
+    def unconfirmed(self) -> int:
+        """Workers whose death the kernel has not confirmed in time and has not since."""
+        return sum(worker.ended_for is Cause.KILL_UNCONFIRMED for worker in self.alive.values())
+
+    def trouble(self) -> str | None:
+        """Why workers are not being started, while that is so."""
+        if self._respawn.may_spawn(now_ns()):
+            return None
+        return f"workers of flavour {self.flavour} end or fail too often; none is started for the moment"
+
+    # ------------------------------------------------------------ life
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the pool filled until cancelled. Reports started once the first worker has told its tools."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._live, True)
+            nursery.start_soon(self._retire_idle)
+            task_status.started()
+            while True:
+                self._start_some()
+                await self._need.wait()
+                self._need = trio.Event()
+
+    async def close(self) -> None:
+        """End every worker and wait until the kernel has confirmed each. No new one starts."""
+        self.closing = True
+        self.idle.clear()
+        for worker in list(self.alive.values()):
+            self.retire(worker, Cause.PLANNED)
+        while self.alive or self.starting:
+            await trio.sleep(0.002)
+
+    def _refill(self) -> None:
+        if self._short() > 0:
+            self._need.set()
+
+    def _short(self) -> int:
+        """How many more workers should be on their way."""
+        if self.closing:
+            return 0
+        target = min(self.settings.most, len(self.alive) - len(self.idle) + self.wanted + self.settings.spares)
+        return min(target - len(self.alive) - self.starting, _STARTING_AT_ONCE - self.starting, len(self._slots))
+
+    def _start_some(self) -> None:
+        assert self._nursery is not None
+        for _ in range(max(0, self._short())):
+            if not self._respawn.may_spawn(now_ns()):
+                self._nursery.start_soon(self._look_again)
+                return
+            self._nursery.start_soon(self._live, False)
+            self.starting += 1  # before the task runs, or the next round would start the same one again
+
+    async def _look_again(self) -> None:
+        """Wait until the respawn machine may answer otherwise."""
+        at = self._respawn.next_timer_ns()
+        if at is not None:
+            await trio.sleep(max(0, at - now_ns()) / 1e9)
+            self._need.set()
+
+    async def _live(self, describe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """One worker's life, from spawn to the removal of its last trace."""
+        self.starting += describe
+        try:
+            worker = await self._spawn(describe)
+        except SpawnError:
+            if describe:
+                raise
+            self._ended(Cause.START_FAILURE)
+            return
+        finally:
+            self.starting -= 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, worker, task_status if describe else trio.TASK_STATUS_IGNORED)
+            await worker.wait_gone()
+            nursery.cancel_scope.cancel()
+        await self._bury(worker)
+
+    async def _spawn(self, describe: bool) -> Worker:
+        number, slot = next(self._numbers), self._slots.popleft()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        group, scratch = WorkerGroup(), None
+        try:
+            with theirs:
+                group = self._groups.group_for(number, self.settings.limits)
+                scratch = Scratch(self._scratch_parent, number)
+                request = self._request(number, scratch, group, describe)
+                _pid, pidfd = await self._zygote.spawn(request, [theirs.fileno(), *group.joins])
+        except (SpawnError, OSError) as error:
+            ours.close()
+            self._slots.append(slot)
+            await self._clean(group, scratch)
+            if isinstance(error, OSError):
+                raise SpawnError("start_failure", str(error)) from error
+            raise
+        finally:
+            group.close_joins()
+        ours.setblocking(False)
+        worker = Worker(number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit)
+        self.alive[number] = worker
+        self._table.open_slot(slot, number)
+        self.end_at(worker, now_ns() + _SPAWN_BUDGET_NS)  # a worker that never gets ready ends like any other
+        return worker
+
+    def _request(self, number: int, scratch: Scratch, group: WorkerGroup, describe: bool) -> Spawn:
+        return Spawn(
+            number,
+            scratch.path,
+            cgroups=len(group.joins),
+            describe=describe,
+            limits=self.settings.limits,
+            processes_of_uid=self.settings.processes_of_uid,
+        )
+
+    async def _listen(self, worker: Worker, task_status: trio.TaskStatus[None]) -> None:
+        await self._killer.register(worker.slot, worker.number, worker.pidfd, worker.group.kill)
+        try:
+            where = await worker.listen(lambda _, message: self._heard(worker, message, task_status))
+        except ProtocolError as error:
+            self._broke(worker, str(error))
+            return
+        # End of file is not exit: a worker that dies closes its socket a little before the kernel confirms its death.
+        await trio.sleep(_DYING_S)
+        self._broke(worker, f"the worker closed its socket {where} and lives on")
+
+    def _broke(self, worker: Worker, why: str) -> None:
+        """The worker broke the rules of its link. One that was killed is excused: its last bytes are torn."""
+        if worker.signalled_ns or worker.gone():
+            return
+        if worker in self.idle:
+            self.idle.remove(worker)
+        self.end_at(worker, now_ns())
+        worker.ended_for = worker.ended_for or Cause.PROTOCOL_ERROR
+        self._audience.broken(worker, why)
+
+    def _heard(self, worker: Worker, message: FromWorker, task_status: trio.TaskStatus[None]) -> None:
+        if not isinstance(message, WorkerReady):
+            self._audience.heard(worker, message)
+            return
+        worker.ready = message
+        self._table.disarm(worker.slot)
+        if message.tools is not None:
+            self.tools, self.missing = message.tools, message.missing
+        task_status.started()
+        self._audience.idle(worker)
+
+    # ------------------------------------------------------------ end
+
+    async def _bury(self, worker: Worker) -> None:
+        """The kernel has spoken: read the rest, learn the wait status, tell, clean."""
+        worker.drain(lambda _, message: self._audience.heard(worker, message) if worker.call else None)
+        with trio.move_on_after(_REAPED_BUDGET_S):
+            await worker.was_reaped.wait()
+        self._killer.unregister(worker.slot)
+        if worker in self.idle:
+            self.idle.remove(worker)
+        cause = worker.ended_for or self._why(worker)
+        del self.alive[worker.number]
+        self._audience.gone(worker)
+        self._table.close_slot(worker.slot)
+        self._slots.append(worker.slot)
+        worker.close()
+        self._ended(cause, served=worker.calls_served, lived_ns=now_ns() - worker.born_ns)
+        await self._clean(worker.group, worker.scratch)
+
+    def _why(self, worker: Worker) -> Cause:
+        if worker.ready is None:
+            return Cause.START_FAILURE
+        if worker.signalled_ns:
+            return Cause.DEADLINE_KILL
+        if worker.group.out_of_memory():
+            return Cause.OOM
+        return Cause.CRASH if worker.call is not None else Cause.IDLE_DEATH
+
+    def _ended(self, cause: Cause, served: int = 0, lived_ns: int = 0) -> None:
+        self._respawn.on_ended(cause, now_ns(), random.random())  # noqa: S311  # jitter, not a secret
+        self.replacements += 1
+        self._need.set()
+
+    async def _clean(self, group: WorkerGroup, scratch: Scratch | None) -> None:
+        """Remove groups (EBUSY for a moment after a kill) and directories; shielded, bounded."""
+        with trio.CancelScope(shield=True):
+            for wait_ms in (0, 1, 2, 5, 10, 20, 50, 100, 200):
+                await trio.sleep(wait_ms / 1_000)
+                if group.remove():
+                    break
+            if scratch is not None:
+                await trio.to_thread.run_sync(scratch.remove)
+
+    async def _retire_idle(self) -> None:
+        """Workers over the spares that nobody has used for ``idle_ms`` end, the longest idle first."""
+        while True:
+            await trio.sleep(self.settings.idle_ms / 1_000)
+            for worker in self.idle[: max(0, len(self.idle) - self.settings.spares)]:
+                self.idle.remove(worker)
+                self.retire(worker, Cause.PLANNED)

@@ -1,0 +1,155 @@
+"""The daemon's link to a zygote: ask it for workers, hear their pidfds and wait statuses, start another when it dies.
+
+A zygote that dies takes its workers with it (their namespaces are nested in its own), so there is nothing to clean up
+here but the link; the workers' own pidfds tell the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from protocol import _codecs as codecs
+from protocol._errors import RemoteProtocolError
+from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
+from supervisor.containment.descriptors import receive_with, send_with
+from supervisor.containment.launch import Helper, launch
+
+_START_BUDGET_S = 30.0
+_DATAGRAM = 65_536
+
+
+class SpawnError(Exception):
+    """No worker came of a request; ``code`` is a word, the text a reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ZygoteLink:
+    """One flavour of zygote. ``on_reaped(message)`` is called for each wait status it reports."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = json.dumps(options)
+        self.on_reaped: Callable[[Reaped], object] = lambda _: None
+        self._codec = codecs.daemon_to_zygote()
+        self._helper: Helper | None = None
+        self._socket: socket.socket | None = None
+        self._asked: dict[int, trio.Event] = {}
+        self._answered: dict[int, tuple[Spawned, int] | SpawnFailed] = {}
+        self.ready: ZygoteReady | None = None
+        self.losses = 0
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep a zygote running until cancelled; raises SpawnError when the first one cannot live on this host."""
+        report = task_status
+        try:
+            while True:
+                await self._start()
+                report.started()
+                report = trio.TASK_STATUS_IGNORED
+                await self._listen()
+                self.losses += 1
+                self._close("zygote_lost", "the zygote died; another is being started")
+                await trio.sleep(0.05 * min(self.losses, 20))
+        finally:
+            self._close("shutdown", "the daemon is stopping")
+
+    async def spawn(self, request: Spawn, descriptors: Sequence[int]) -> tuple[int, int]:
+        """Ask for a worker; returns (its pid in the zygote's namespace, its pidfd, now ours). Raises SpawnError."""
+        if self._socket is None:
+            raise SpawnError("zygote_lost", "there is no zygote at the moment")
+        self._asked[request.worker] = answered = trio.Event()
+        try:
+            await self._send(self._codec.pack(request), descriptors)
+            await answered.wait()
+        finally:
+            self._asked.pop(request.worker, None)
+            answer = self._answered.pop(request.worker, None)
+        if isinstance(answer, tuple):
+            return answer[0].pid, answer[1]
+        raise SpawnError(answer.code, answer.message) if answer else SpawnError("zygote_lost", "the zygote died")
+
+    @property
+    def pid(self) -> int | None:
+        """The launcher's process, whose descendants are all workers of this flavour."""
+        return self._helper.pid if self._helper else None
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._helper = launch("zygote", [theirs.fileno()], self._options)
+        ours.setblocking(False)
+        self._socket = ours
+        with trio.move_on_after(_START_BUDGET_S):
+            await trio.lowlevel.wait_readable(ours)
+            message = self._receive()
+            if isinstance(message, ZygoteReady):
+                self.ready = message
+                return
+        self._close("start_failure", "the zygote did not start")
+        raise SpawnError("start_failure", "the zygote did not start; its reason is on stderr")
+
+    async def _listen(self) -> None:
+        assert self._socket is not None
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                message = self._receive()
+            except BlockingIOError:
+                continue
+            except (RemoteProtocolError, ConnectionError):
+                return
+            if message is None:
+                return
+
+    def _receive(self) -> FromZygote | None:
+        assert self._socket is not None
+        data, descriptors = receive_with(self._socket, _DATAGRAM, 2)
+        if not data:
+            return None
+        message = self._codec.unpack(data)
+        match message:
+            case Spawned() | SpawnFailed():
+                self._answer(message, descriptors)
+            case Reaped():
+                self.on_reaped(message)
+        return message
+
+    def _answer(self, message: Spawned | SpawnFailed, descriptors: list[int]) -> None:
+        asked = self._asked.get(message.worker)
+        if asked is None:  # the asking task was cancelled: closing the socket it holds ends the worker
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        self._answered[message.worker] = (message, descriptors[0]) if isinstance(message, Spawned) else message
+        asked.set()
+
+    async def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
+        assert self._socket is not None
+        while True:
+            try:
+                send_with(self._socket, data, descriptors)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+            except OSError as error:
+                raise SpawnError("zygote_lost", "the zygote does not listen") from error
+            else:
+                return
+
+    def _close(self, code: str, message: str) -> None:
+        for worker, asked in self._asked.items():
+            self._answered[worker] = SpawnFailed(worker, code, message)
+            asked.set()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._helper is not None:
+            self._helper.end()
+            self._helper = None

@@ -1,0 +1,291 @@
+"""One call, from its grant to its one settlement. Every transition is in this file.
+
+Rules
+1. A call settles once: when its answer is whole and in time, or when the kernel has confirmed the death of its worker,
+   or (unconfirmed) when the confirm budget is spent.
+2. An answer that was read before the deadline, with no kill decided and none sent by the killer, wins. Any later one is
+   a late result: it is noted and changes nothing.
+3. The deadline kills without asking this machine: the killer holds it. The machine learns of it by `Died` (with the
+   instant of the kill) or by an answer that came too late.
+4. Every other reason to end a call is the first one that was asked for; it is decided at that instant, executed after
+   the grace, never later than the deadline.
+5. Before `Accepted` was heard the tool did not run: not delivered. After it, with no answer: unknown.
+6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason.
+7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
+
+States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+import msgspec
+
+from protocol._deadlines import NS_PER_MS
+from protocol._outcomes import Delivery, Reason, Status
+from protocol._worker_messages import Ended, Reaped
+
+
+class State(Enum):
+    """Where a call is."""
+
+    WAITING = auto()
+    SENT = auto()
+    RUNNING = auto()
+    DYING = auto()
+    SETTLED = auto()
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class Placed(msgspec.Struct, gc=False):
+    """A worker is free for it."""
+
+    now_ns: int
+
+
+class Expired(msgspec.Struct, gc=False):
+    """Its deadline passed before a worker was free."""
+
+    now_ns: int
+
+
+class Accepted(msgspec.Struct, gc=False):
+    """The worker is about to touch tool code."""
+
+    now_ns: int
+
+
+class Answered(msgspec.Struct):
+    """The worker's terminal frame was read at ``now_ns`` (a clock read after the slot was disarmed).
+    ``killed_ns``: when the killer signalled the worker, 0 if it did not."""
+
+    ended: Ended
+    now_ns: int
+    killed_ns: int = 0
+
+
+class EndAsked(msgspec.Struct, gc=False):
+    """Somebody wants the call to end for ``reason``; ``status`` is what it will be (killed or cancelled)."""
+
+    status: Status
+    reason: Reason
+    now_ns: int
+    detail: str = ""
+
+
+class Died(msgspec.Struct):
+    """The kernel has confirmed that no process of the worker is left, after all it wrote was read.
+    ``signalled_ns``: when the killer, or the second line, sent SIGKILL; 0 if neither did."""
+
+    now_ns: int
+    signalled_ns: int = 0
+    seen: int = 0
+    reaped: Reaped | None = None
+    out_of_memory: bool = False
+
+
+class ConfirmSpent(msgspec.Struct, gc=False):
+    """The confirm budget ran out and the worker is still not dead."""
+
+    now_ns: int
+    signalled_ns: int = 0
+    seen: int = 0
+
+
+Input: TypeAlias = Placed | Expired | Accepted | Answered | EndAsked | Died | ConfirmSpent
+
+# ---------------------------------------------------------------- effects
+
+
+class Dispatch(msgspec.Struct, gc=False):
+    """Arm the deadline, then write the Call frame."""
+
+
+class Kill(msgspec.Struct, gc=False):
+    """Let the killer end the worker at ``at_ns`` (SIGTERM at ``term_ns`` first, 0: none)."""
+
+    at_ns: int
+    term_ns: int = 0
+
+
+class Release(msgspec.Struct, gc=False):
+    """The worker has answered; ``reusable``: it claims that nothing of the call is left in it."""
+
+    reusable: bool
+
+
+class Death(msgspec.Struct):
+    """What is known of a worker's end. ``due_ns``: the instant the kill was decided for."""
+
+    due_ns: int
+    signalled_ns: int
+    confirmed_ns: int | None
+    seen: int
+    reaped: Reaped | None = None
+
+
+class Settle(msgspec.Struct):
+    """The call is over. ``ended`` is the answer that counts, ``death`` the end of its worker, where there was one."""
+
+    status: Status
+    reason: Reason | None
+    delivery: Delivery
+    at_ns: int
+    phase: str | None = None
+    ended: Ended | None = None
+    death: Death | None = None
+    late_result: bool = False
+    detail: str = ""
+
+
+Effect: TypeAlias = Dispatch | Kill | Release | Settle
+Effects: TypeAlias = tuple[Effect, ...]
+
+_STAY: Effects = ()
+_DISPATCH: Effects = (Dispatch(),)
+_BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
+    "ok": (Status.OK, None, Delivery.SUCCEEDED),
+    "no_result": (Status.NO_RESULT, None, Delivery.SUCCEEDED),
+    "exit": (Status.ERROR, None, Delivery.FAILED_DEFINITE),
+    "raised": (Status.ERROR, None, Delivery.FAILED_DEFINITE),
+    "not_found": (Status.ERROR, None, Delivery.FAILED_DEFINITE),
+    "cannot_run": (Status.ERROR, None, Delivery.FAILED_DEFINITE),
+    "invalid_arguments": (Status.NOT_EXECUTED, Reason.INVALID_ARGUMENTS, Delivery.NOT_DELIVERED),
+    "bad_cwd": (Status.NOT_EXECUTED, Reason.INVALID_ARGUMENTS, Delivery.NOT_DELIVERED),
+    "refused": (Status.NOT_EXECUTED, Reason.SANDBOX_DENIED, Delivery.NOT_DELIVERED),
+    "output_limit": (Status.KILLED, Reason.OUTPUT_LIMIT, Delivery.UNKNOWN),
+}
+
+
+class CallMachine:
+    """The machine of one call. ``term_grace_ms`` is the contract's; both instants are fixed for good at construction."""
+
+    __slots__ = ("_accepted", "_asked", "_due_ns", "_late", "deadline_ns", "started_ns", "state", "term_grace_ms")
+
+    def __init__(self, deadline_ns: int, term_grace_ms: int = 0) -> None:
+        self.deadline_ns = deadline_ns
+        self.term_grace_ms = term_grace_ms
+        self.state = State.WAITING
+        self.started_ns: int | None = None
+        self._accepted = False
+        self._asked: EndAsked | None = None
+        self._due_ns = deadline_ns
+        self._late = False
+
+    def on(self, given: Input) -> Effects:
+        """Take one input; the effects are to be carried out in order."""
+        return _TABLE[self.state, type(given)](self, given)
+
+    def _dispatch(self, given: Placed) -> Effects:
+        if given.now_ns >= self.deadline_ns:
+            return self._expire(Expired(given.now_ns))
+        self.state = State.SENT
+        self.started_ns = given.now_ns
+        return _DISPATCH
+
+    def _expire(self, given: Expired) -> Effects:
+        self.state = State.SETTLED
+        return (Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, given.now_ns, phase="queue"),)
+
+    def _withdraw(self, given: EndAsked) -> Effects:
+        self.state = State.SETTLED
+        status = Status.CANCELLED if given.status is Status.CANCELLED else Status.NOT_EXECUTED
+        return (Settle(status, given.reason, Delivery.NOT_DELIVERED, given.now_ns, phase="queue", detail=given.detail),)
+
+    def _accept(self, given: Accepted) -> Effects:
+        self._accepted = True
+        if self.state is State.SENT:
+            self.state = State.RUNNING
+        return _STAY
+
+    def _answer(self, given: Answered) -> Effects:
+        if given.now_ns >= self.deadline_ns or given.killed_ns:
+            self.state = State.DYING
+            self._late = True
+            return (Kill(self.deadline_ns),)
+        self.state = State.SETTLED
+        ended = given.ended
+        status, reason, delivery = _BY_ANSWER[ended.how]
+        if ended.how == "exit" and ended.code == 0:
+            status, delivery = Status.OK, Delivery.SUCCEEDED
+        elif ended.how == "raised" and ended.error_class == "policy":
+            status, reason = Status.NOT_EXECUTED, Reason.SANDBOX_DENIED
+        return (Settle(status, reason, delivery, given.now_ns, phase="tool", ended=ended), Release(ended.reusable))
+
+    def _answer_late(self, given: Answered) -> Effects:
+        """It answered after its end was decided: nothing to wait for any more, so the grace is over too."""
+        self._late = True
+        return (Kill(min(given.now_ns, self._due_ns)),)
+
+    def _end(self, given: EndAsked) -> Effects:
+        self.state = State.DYING
+        self._asked = given
+        grace_ns = self.term_grace_ms * NS_PER_MS
+        self._due_ns = min(given.now_ns + grace_ns, self.deadline_ns)
+        return (Kill(self._due_ns, given.now_ns if grace_ns else 0),)
+
+    def _die(self, given: Died) -> Effects:
+        death = Death(self._due_ns, given.signalled_ns, given.now_ns, given.seen, given.reaped)
+        return self._settle_dead(death, given.now_ns, given.out_of_memory)
+
+    def _give_up(self, given: ConfirmSpent) -> Effects:
+        death = Death(self._due_ns, given.signalled_ns, None, given.seen)
+        return self._settle_dead(death, given.now_ns, out_of_memory=False)
+
+    def _settle_dead(self, death: Death, now_ns: int, out_of_memory: bool) -> Effects:
+        status, reason = self._why_dead(death, out_of_memory)
+        self.state = State.SETTLED
+        delivery = Delivery.UNKNOWN if self._accepted else Delivery.NOT_DELIVERED
+        detail = self._asked.detail if self._asked else ""
+        return (Settle(status, reason, delivery, now_ns, "tool", None, death, self._late, detail),)
+
+    def _why_dead(self, death: Death, out_of_memory: bool) -> tuple[Status, Reason]:
+        if self._asked is not None:
+            return self._asked.status, self._asked.reason
+        if out_of_memory and not death.signalled_ns:
+            return Status.KILLED, Reason.MEMORY_LIMIT
+        if death.signalled_ns or self.state is State.DYING or death.confirmed_ns is None:
+            return Status.KILLED, Reason.TIME_BUDGET
+        return Status.CRASHED, Reason.WORKER_LOST
+
+    def _stay(self, _given: Input) -> Effects:
+        return _STAY
+
+
+_M = CallMachine
+_TABLE: dict[tuple[State, type], Callable[[CallMachine, Any], Effects]] = {
+    (State.WAITING, Placed): _M._dispatch,
+    (State.WAITING, Expired): _M._expire,
+    (State.WAITING, Accepted): _M._stay,
+    (State.WAITING, Answered): _M._stay,
+    (State.WAITING, EndAsked): _M._withdraw,
+    (State.WAITING, Died): _M._stay,
+    (State.WAITING, ConfirmSpent): _M._stay,
+    (State.SENT, Placed): _M._stay,
+    (State.SENT, Expired): _M._stay,
+    (State.SENT, Accepted): _M._accept,
+    (State.SENT, Answered): _M._answer,
+    (State.SENT, EndAsked): _M._end,
+    (State.SENT, Died): _M._die,
+    (State.SENT, ConfirmSpent): _M._give_up,
+    (State.RUNNING, Placed): _M._stay,
+    (State.RUNNING, Expired): _M._stay,
+    (State.RUNNING, Accepted): _M._stay,
+    (State.RUNNING, Answered): _M._answer,
+    (State.RUNNING, EndAsked): _M._end,
+    (State.RUNNING, Died): _M._die,
+    (State.RUNNING, ConfirmSpent): _M._give_up,
+    (State.DYING, Placed): _M._stay,
+    (State.DYING, Expired): _M._stay,
+    (State.DYING, Accepted): _M._accept,
+    (State.DYING, Answered): _M._answer_late,
+    (State.DYING, EndAsked): _M._stay,
+    (State.DYING, Died): _M._die,
+    (State.DYING, ConfirmSpent): _M._give_up,
+    **{(State.SETTLED, kind): _M._stay for kind in (Placed, Expired, Accepted, Answered, EndAsked, Died, ConfirmSpent)},
+}

@@ -1,0 +1,248 @@
+"""From the machine's settlement to the result a caller reads. Pure: every fact comes in, one CallResult goes out."""
+
+from __future__ import annotations
+
+import signal as signals
+from typing import Any
+
+import msgspec
+
+from protocol._deadlines import NS_PER_MS, elapsed_ms
+from protocol._outcomes import (
+    CallResult,
+    Delivery,
+    ErrorClass,
+    ErrorInfo,
+    Exit,
+    Isolation,
+    KillReceipt,
+    Notice,
+    OutputInfo,
+    Reason,
+    Status,
+    StreamInfo,
+    Timing,
+    Usage,
+)
+from protocol._quantities import say_duration
+from protocol._worker_messages import Ended
+from supervisor.core.call import Death, Settle
+
+_RETRYABLE = {Reason.OVERLOADED, Reason.POOL_UNHEALTHY, Reason.SPAWN_FAILED}
+_REFUSED_CLASS = {
+    Reason.POLICY_DENIED: ErrorClass.POLICY,
+    Reason.SANDBOX_DENIED: ErrorClass.POLICY,
+    Reason.OVERLOADED: ErrorClass.OVERLOADED,
+    Reason.POOL_UNHEALTHY: ErrorClass.OVERLOADED,
+    Reason.SUPERVISOR_BUG: ErrorClass.BUG,
+}
+_COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
+
+
+class Facts(msgspec.Struct):
+    """What the result of a call needs beside its settlement. Instants in ns, budgets in ms."""
+
+    call: str
+    tool: str
+    submitted_ns: int
+    deadline_ns: int
+    deadline_ms: int
+    started_ns: int | None
+    containment: str
+    isolation: Isolation
+    mechanism: list[str]
+    key: str
+    run: str | None = None
+    read_only: bool = False
+
+
+def result_of(facts: Facts, settle: Settle) -> CallResult:
+    """The result, without its output (see `OutputInfo`; the shell adds it)."""
+    ended, death = settle.ended, settle.death
+    result = CallResult(
+        facts.call,
+        facts.tool,
+        settle.status,
+        run=facts.run,
+        reason=settle.reason,
+        phase=settle.phase if settle.reason is Reason.TIME_BUDGET else None,
+        delivery=settle.delivery,
+        timing=_timing(facts, settle),
+        containment=facts.containment,
+        isolation=facts.isolation,
+        idempotency_key=facts.key,
+        error=_error(facts, settle),
+        retryable=_retryable(facts, settle),
+    )
+    if ended is not None:
+        _add_answer(result, ended)
+    if death is not None:
+        _add_death(result, death, facts.mechanism)
+    _add_notices(result, settle)
+    result.summary = _summary(result)
+    return result
+
+
+def _timing(facts: Facts, settle: Settle) -> Timing:
+    started = facts.started_ns
+    return Timing(
+        queued_ms=elapsed_ms(facts.submitted_ns, started if started is not None else settle.at_ns),
+        started_ms=None if started is None else elapsed_ms(facts.submitted_ns, started),
+        duration_ms=elapsed_ms(facts.submitted_ns, settle.at_ns),
+        deadline_ms=facts.deadline_ms,
+        overrun_ms=max(0, elapsed_ms(facts.deadline_ns, settle.at_ns)),
+    )
+
+
+def _add_answer(result: CallResult, ended: Ended) -> None:
+    result.content = ended.content
+    result.left_processes, result.left_threads = ended.left_processes, ended.left_threads
+    result.usage = Usage(ended.cpu_ms, ended.max_rss_bytes)
+    if ended.how == "exit":
+        result.exit = Exit(ended.code, ended.signal)
+    elif ended.how in _COMMAND_CODES:
+        result.exit = Exit(_COMMAND_CODES[ended.how])
+
+
+def _add_death(result: CallResult, death: Death, mechanism: list[str]) -> None:
+    if death.signalled_ns or death.confirmed_ns is None:
+        result.kill = KillReceipt(
+            mechanism,
+            max(1, death.seen),
+            round(max(0, death.signalled_ns - death.due_ns) / NS_PER_MS, 3),
+            None if death.confirmed_ns is None else round(max(0, death.confirmed_ns - death.due_ns) / NS_PER_MS, 3),
+            death.confirmed_ns is not None,
+        )
+        result.exit = Exit(None, "SIGKILL")
+    if death.reaped is not None:
+        result.usage = Usage(death.reaped.cpu_ms, death.reaped.max_rss_bytes)
+        if result.exit is None:
+            result.exit = Exit(death.reaped.code, signal_name(death.reaped.signal))
+
+
+def signal_name(number: int | None) -> str | None:
+    """``SIGKILL`` for 9; a number that has no name as ``SIG64``."""
+    if number is None:
+        return None
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _add_notices(result: CallResult, settle: Settle) -> None:
+    if result.left_processes:
+        count = result.left_processes
+        text = f"{count} process{'es' if count > 1 else ''} still ran when the call had ended and were killed"
+        result.notices.append(Notice("left_processes", "info", text))
+    if result.left_threads:
+        result.notices.append(
+            Notice("left_threads", "info", f"{result.left_threads} threads were left; worker replaced")
+        )
+    if settle.late_result:
+        result.notices.append(Notice("late_result", "info", "an answer came after the end was decided; it was dropped"))
+
+
+def _retryable(facts: Facts, settle: Settle) -> bool:
+    if settle.reason in _RETRYABLE:
+        return True
+    lost = settle.status in (Status.CRASHED, Status.KILLED)
+    return lost and (settle.delivery is Delivery.NOT_DELIVERED or facts.read_only)
+
+
+def _error(facts: Facts, settle: Settle) -> ErrorInfo | None:
+    match settle.status:
+        case Status.OK | Status.NO_RESULT:
+            return None
+        case Status.ERROR:
+            assert settle.ended is not None
+            return _answered_error(settle.ended)
+        case Status.KILLED:
+            return ErrorInfo(ErrorClass.KILLED, _killed_code(settle), _killed_text(facts, settle))
+        case Status.CRASHED:
+            return ErrorInfo(ErrorClass.WORKER_LOST, str(settle.reason), settle.detail or _crash_text(settle))
+        case Status.CANCELLED:
+            return ErrorInfo(ErrorClass.KILLED, "cancelled", settle.detail or f"ended on request ({settle.reason})")
+        case _:
+            return _refusal(settle)
+
+
+def _answered_error(ended: Ended) -> ErrorInfo:
+    if ended.how == "exit":
+        how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.code}"
+        return ErrorInfo(ErrorClass.FEEDBACK, "signal" if ended.signal else "exit", f"the command ended with {how}")
+    if ended.how == "raised":
+        return ErrorInfo(_class_of(ended.error_class), ended.error_code or "raised", ended.message or "the tool raised")
+    return ErrorInfo(ErrorClass.ARGUMENT, ended.how, ended.message or ended.how)
+
+
+def _class_of(word: str | None) -> ErrorClass:
+    """A worker's word for an error class; anything it made up is an ordinary tool error."""
+    try:
+        return ErrorClass(word or "tool")
+    except ValueError:
+        return ErrorClass.TOOL
+
+
+def _refusal(settle: Settle) -> ErrorInfo:
+    reason = settle.reason or Reason.SUPERVISOR_BUG
+    if reason is Reason.TIME_BUDGET:
+        return ErrorInfo(ErrorClass.KILLED, "deadline", "the deadline passed in the queue; the call did not run")
+    message = settle.detail or (settle.ended.message if settle.ended else None) or str(reason)
+    code = (settle.ended.error_code if settle.ended else None) or str(reason)
+    return ErrorInfo(_REFUSED_CLASS.get(reason, ErrorClass.ARGUMENT), code, message)
+
+
+def _killed_code(settle: Settle) -> str:
+    return "deadline" if settle.reason is Reason.TIME_BUDGET else str(settle.reason)
+
+
+def _killed_text(facts: Facts, settle: Settle) -> str:
+    if settle.detail:
+        return settle.detail
+    if settle.reason is Reason.TIME_BUDGET:
+        return f"killed at its deadline of {say_duration(facts.deadline_ms)}"
+    return {
+        Reason.OUTPUT_LIMIT: "killed: its output reached the limit",
+        Reason.MEMORY_LIMIT: "killed by the kernel: its memory reached the limit",
+        Reason.IDLE: "killed: no output and no progress for too long",
+    }.get(settle.reason or Reason.IDLE, "killed")
+
+
+def _crash_text(settle: Settle) -> str:
+    reaped = settle.death.reaped if settle.death else None
+    if reaped is None:
+        return "the worker died during the call"
+    how = f"signal {signal_name(reaped.signal)}" if reaped.signal else f"exit code {reaped.code}"
+    return f"the worker died during the call ({how})"
+
+
+def _summary(result: CallResult) -> str:
+    """One line for people: tool, what became of it, how long it took, what was left."""
+    words = [f"{result.tool}: {result.status}"]
+    if result.reason:
+        words.append(f"({result.reason})")
+    words.append(f"after {say_duration(result.timing.duration_ms)}")
+    if result.kill is not None:
+        confirmed = result.kill.confirmed_after_ms
+        words.append(f"– gone {say_duration(confirmed)} after the kill" if confirmed is not None else "– NOT CONFIRMED")
+    return " ".join(words)
+
+
+def output_info(streams: list[tuple[str, int, str]], truncated: bool, view: str) -> OutputInfo:
+    """Output of a settled call from (stream, bytes, path); ``path`` of the whole is the first stream's."""
+    return OutputInfo(
+        bytes=sum(size for _, size, _ in streams),
+        truncated=truncated,
+        view=view,
+        path=streams[0][2] if streams else None,
+        streams={name: StreamInfo(size, path) for name, size, path in streams},
+    )
+
+
+def too_long(asked_ms: Any, ceiling_ms: int, whose: str) -> str:
+    """The text for a deadline above a ceiling."""
+    asked = say_duration(asked_ms)
+    return (
+        f"deadline_ms {asked_ms} ({asked}) is above the ceiling of {ceiling_ms} ({say_duration(ceiling_ms)}) of {whose}"
+    )

@@ -1,0 +1,171 @@
+"""The daemon on one page: the order in which it starts and stops.
+
+Start: configuration → socket lock → state directories → control groups → killer → zygotes and first workers → a real
+throw-away tree is killed → door → ``ready``.
+Stop: no new calls → running ones end by themselves within the drain budget → the rest are killed → the kernel confirms →
+door, workers, groups, directories, socket. Exit 0: clean; 70: something survived; 75: another daemon owns the socket;
+2: the configuration cannot be used; 125: workers cannot be contained on this host, and why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from protocol._outcomes import Reason, Status
+from protocol._places import PlaceError, find_socket
+from supervisor.assembly import Parts, assemble
+from supervisor.clock import now_ns
+from supervisor.config import Config, ConfigError, load
+from supervisor.containment.cgroups import ControlGroups
+from supervisor.containment.probe import ProbeFailed, prove
+from supervisor.containment.zygote import SpawnError
+from supervisor.doors.unix import DoorError, SocketTaken, open_socket
+from supervisor.logs import open_log
+from supervisor.runtime import StateDirectory, StateError, protect_self
+from supervisor.zygote_options import BARE
+
+if TYPE_CHECKING:
+    import structlog
+
+EXIT_CLEAN, EXIT_USAGE, EXIT_SURVIVORS, EXIT_TAKEN, EXIT_FAILED = 0, 2, 70, 75, 125
+_CLOSE_BUDGET_S = 3.0
+_EXPIRY_PERIOD_S = 5.0
+
+
+def main(config_path: str | None, socket_path: str | None) -> int:
+    """Run a daemon in this process until it is told to stop; its exit code. Says why on stderr when it cannot start."""
+    try:
+        config = load(config_path)
+        path = find_socket(socket_path or config.daemon.socket)
+        with open_socket(path) as listener:
+            return trio.run(Daemon(config, path, open_log()).run, listener)
+    except SocketTaken as error:
+        return _fail(EXIT_TAKEN, str(error))
+    except (ConfigError, PlaceError) as error:
+        return _fail(EXIT_USAGE, str(error))
+    except (DoorError, StateError) as error:
+        return _fail(EXIT_FAILED, str(error))
+
+
+def _fail(code: int, text: str) -> int:
+    print(f"deadlined: {text}", file=sys.stderr)  # noqa: T201  # a person at a terminal reads this
+    return code
+
+
+class Daemon:
+    """Starts the parts in order, stops them in the opposite one."""
+
+    def __init__(self, config: Config, socket_path: str, log: structlog.stdlib.BoundLogger) -> None:
+        self._config, self._socket_path, self._log = config, socket_path, log
+        self._stop, self._stop_now = trio.Event(), trio.Event()
+
+    async def run(self, listener: socket.socket) -> int:
+        """Serve until told to stop; the exit code."""
+        protect_self()
+        state = StateDirectory(self._config.daemon.state_dir, _name_of(self._socket_path))
+        state.open()
+        groups = ControlGroups()
+        groups.open()
+        parts = assemble(self._config, state, groups)
+        code = EXIT_FAILED
+        try:
+            code = await self._live(parts, listener)
+        except* (SpawnError, ProbeFailed) as errors:
+            _fail(EXIT_FAILED, f"tools cannot be contained on this host: {_first(errors)}")
+        finally:
+            parts.table.close()
+            groups.close()
+            state.close()
+        return code
+
+    async def _live(self, parts: Parts, listener: socket.socket) -> int:
+        async with trio.open_nursery() as nursery:
+            await self._start(parts, nursery)
+            async with trio.open_nursery() as doors:
+                doors.start_soon(parts.door.serve, listener)
+                self._say_ready(parts)
+                await self._stop.wait()
+                await self._drain(parts)
+                doors.cancel_scope.cancel()
+            survivors = await self._close(parts)
+            nursery.cancel_scope.cancel()
+        return EXIT_SURVIVORS if survivors else EXIT_CLEAN
+
+    async def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
+        await nursery.start(self._hear_signals)
+        await nursery.start(parts.killer.run)
+        await nursery.start(parts.calls.run)
+        nursery.start_soon(parts.second_line.run)
+        for name, pool in parts.pools.items():
+            await nursery.start(parts.zygotes[name].run)
+            await nursery.start(pool.run)
+            parts.tools.serve(pool.tools, name)
+        await prove(parts.pools[BARE])
+        nursery.start_soon(self._expire, parts)
+
+    def _say_ready(self, parts: Parts) -> None:
+        containment = "pidns+cgroup" if parts.groups.can_kill else "pidns"
+        self._log.info("ready", socket=self._socket_path, containment=containment, limits=parts.groups.limits)
+        print(f"ready {self._socket_path}", flush=True)  # noqa: T201  # the contract of `deadlined serve`
+
+    async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """The first SIGTERM or SIGINT drains, the second stops at once."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            task_status.started()
+            async for _ in received:
+                (self._stop_now if self._stop.is_set() else self._stop).set()
+
+    async def _expire(self, parts: Parts) -> None:
+        while True:
+            await trio.sleep(_EXPIRY_PERIOD_S)
+            await parts.endings.expire(now_ns())
+
+    # ------------------------------------------------------------ stop
+
+    async def _drain(self, parts: Parts) -> None:
+        """Let calls end by themselves for a while, then end them; each is settled and told like any other."""
+        parts.calls.accepting = False
+        budget_s = self._config.daemon.shutdown_drain_ms / 1_000
+        with trio.move_on_after(budget_s):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_on_second_signal, nursery.cancel_scope)
+                await parts.calls.wait_idle()
+                nursery.cancel_scope.cancel()
+        for call in list(parts.calls.live.values()):
+            parts.calls.end(call, Status.CANCELLED, Reason.SHUTDOWN, "the daemon is stopping")
+        with trio.move_on_after(_CLOSE_BUDGET_S):
+            await parts.calls.wait_idle()
+
+    async def _cancel_on_second_signal(self, scope: trio.CancelScope) -> None:
+        await self._stop_now.wait()
+        scope.cancel()
+
+    async def _close(self, parts: Parts) -> int:
+        """End all workers; how many the kernel did not confirm."""
+        with trio.move_on_after(_CLOSE_BUDGET_S):
+            async with trio.open_nursery() as nursery:
+                for pool in parts.pools.values():
+                    nursery.start_soon(pool.close)
+        await parts.endings.close()
+        survivors = sum(len(pool.alive) for pool in parts.pools.values())
+        self._log.info("stopped", survivors=survivors)
+        return survivors
+
+
+def _name_of(socket_path: str) -> str:
+    """One state directory per socket: whoever owns the socket's lock owns it."""
+    return hashlib.sha256(os.fsencode(socket_path)).hexdigest()[:16]
+
+
+def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

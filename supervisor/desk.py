@@ -1,0 +1,196 @@
+"""Answers what clients ask: routes each message of a connection to who knows, and says the answer. No policy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, assert_never
+
+import psutil
+
+from protocol import _client_messages as cm
+from protocol._deadlines import remaining_ms
+from protocol._outcomes import ErrorClass, ErrorInfo, Reason, Status
+from supervisor.calls import Calls
+from supervisor.clock import now_ns
+from supervisor.core.tools import Tools
+from supervisor.journal.outputs import read_range
+from supervisor.live_call import LiveCall
+
+if TYPE_CHECKING:
+    from supervisor.doors.connection import Connection
+    from supervisor.health import Health
+
+_CHUNK = 256 << 10
+
+
+class Desk:
+    """One per daemon. Every door's connections speak to it."""
+
+    def __init__(
+        self, calls: Calls, tools: Tools, health: Health, config: tuple[dict[str, object], dict[str, str]]
+    ) -> None:
+        self._calls, self._tools, self._health = calls, tools, health
+        self._config = config
+
+    def take(self, connection: Connection, message: cm.FromClient) -> None:
+        """Answer one message, now or when its call settles."""
+        match message:
+            case cm.Submit():
+                self._submit(connection, message)
+            case cm.Hello():
+                self._greet(connection, message)
+            case cm.Cancel():
+                self._cancel(connection, message)
+            case cm.Wait():
+                self._wait(connection, message)
+            case cm.ReadOutput():
+                self._read_output(connection, message)
+            case cm.ListTools():
+                self._list_tools(connection, message)
+            case cm.AskStatus():
+                connection.say(self._health.status(message.id))
+            case cm.ListProcesses():
+                connection.say(cm.Processes(message.id, self._rows()))
+            case cm.AskConfig():
+                values, sources = self._config
+                connection.say(cm.EffectiveConfig(message.id, values, sources))
+            case _:
+                assert_never(message)
+
+    def disconnected(self, call: LiveCall) -> None:
+        """The client of an attached call has gone: the call ends too."""
+        self._calls.end(call, Status.CANCELLED, Reason.DISCONNECT, "its client disconnected")
+
+    def _greet(self, connection: Connection, hello: cm.Hello) -> None:
+        if hello.version != cm.VERSION:
+            text = f"protocol version {hello.version} is not spoken here; this daemon speaks {cm.VERSION}"
+            connection.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "unknown_version", text)))
+            return
+        host = self._health.containment
+        connection.say(cm.Welcome(cm.VERSION, list(cm.FEATURES), os.getpid(), host, self._health.frame_limit))
+
+    def _submit(self, connection: Connection, submit: cm.Submit) -> None:
+        call = self._calls.submit(submit, connection.uid)
+        if call.result is None:
+            if submit.detach or submit.announce:
+                connection.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
+            if submit.detach:
+                return
+            connection.attached[submit.id] = call
+        self._tell_when_settled(connection, submit.id, call)
+
+    def _wait(self, connection: Connection, wait: cm.Wait) -> None:
+        call = self._find(connection, wait.id, wait.call)
+        if call is None:
+            return
+        if call.result is None and wait.nowait:
+            left = remaining_ms(call.judged.deadline_ns, now_ns())
+            connection.say(cm.Pending(wait.id, call.id, left))
+            return
+        self._tell_when_settled(connection, wait.id, call)
+
+    def _tell_when_settled(self, connection: Connection, request: int, call: LiveCall) -> None:
+        if call.result is not None:
+            connection.settled(request, call.result)
+        else:
+            call.watchers.append(lambda result: connection.settled(request, result))
+
+    def _cancel(self, connection: Connection, cancel: cm.Cancel) -> None:
+        if cancel.submit is not None:
+            call = connection.attached.get(cancel.submit)
+            if call is None:
+                connection.say(
+                    _failed(cancel.id, "unknown_call", f"no call of request {cancel.submit} is in flight here")
+                )
+                return
+            reason = Reason.CLIENT
+        else:
+            found = self._find(connection, cancel.id, cancel.call or "")
+            if found is None:
+                return
+            call, reason = found, Reason.OPERATOR
+        live = call.result is None
+        connection.say(cm.CancelAccepted(cancel.id, call.id, live))
+        if live:
+            self._calls.end(call, Status.CANCELLED, reason)
+
+    def _read_output(self, connection: Connection, ask: cm.ReadOutput) -> None:
+        call = self._find(connection, ask.id, ask.call)
+        if call is None:
+            return
+        if ask.offset < 0 or not 1 <= ask.limit <= _CHUNK:
+            text = f"offset must be at least 0 and limit 1 to {_CHUNK}"
+            connection.say(_failed(ask.id, "invalid_arguments", text))
+            return
+        settled = call.result is not None  # before the read: bytes written between the two are seen by the next ask
+        path = _path_of(call, ask.stream)
+        data = read_range(path, ask.offset, ask.limit) if path else b""
+        connection.say(cm.OutputChunk(ask.id, call.id, ask.offset, data, settled))
+
+    def _list_tools(self, connection: Connection, ask: cm.ListTools) -> None:
+        found = self._tools.descriptions(ask.name)
+        if ask.name is not None and not found:
+            text = f"there is no tool {ask.name[:80]!r}; this daemon serves {', '.join(self._tools.names())}"
+            connection.say(_failed(ask.id, "unknown_tool", text))
+            return
+        connection.say(cm.Tools(ask.id, found))
+
+    def _find(self, connection: Connection, request: int, call_id: str) -> LiveCall | None:
+        call = self._calls.find(call_id, connection.uid)
+        if call is None:
+            connection.say(_failed(request, "unknown_call", f"no call {call_id[:80]!r} is known here (any more)"))
+        return call
+
+    def _rows(self) -> list[cm.ProcessRow]:
+        now = now_ns()
+        rows = [_worker_row(worker, now) for pool in self._calls.pools.values() for worker in pool.alive.values()]
+        served = {row.call for row in rows}
+        for call in self._calls.live.values():
+            if call.id not in served:
+                left = remaining_ms(call.judged.deadline_ns, now)
+                rows.append(cm.ProcessRow(None, None, "queued", call.id, call.judged.tool, left))
+        return rows
+
+
+def _worker_row(worker: object, now: int) -> cm.ProcessRow:
+    from supervisor.containment.workers import Worker
+
+    assert isinstance(worker, Worker)
+    call: LiveCall | None = worker.call
+    row = cm.ProcessRow(worker.number, worker.pid, _state_of(worker))
+    if call is not None:
+        row.call, row.tool = call.id, call.judged.tool
+        row.remaining_ms = remaining_ms(call.judged.deadline_ns, now)
+    try:
+        process = psutil.Process(worker.pid)
+        family = [process, *process.children(recursive=True)]
+        row.processes = len(family)
+        row.rss_bytes = sum(member.memory_info().rss for member in family)
+        row.cpu_ms = int(1_000 * sum(sum(member.cpu_times()[:2]) for member in family))
+    except psutil.Error:  # it ended while we looked: the row says what is known
+        pass
+    return row
+
+
+def _state_of(worker: object) -> str:
+    if getattr(worker, "ended_for", None):
+        return "ending"
+    if getattr(worker, "ready", None) is None:
+        return "starting"
+    return "busy" if getattr(worker, "call", None) is not None else "idle"
+
+
+def _path_of(call: LiveCall, stream: str) -> str | None:
+    if call.result is not None:
+        info = call.result.output.streams.get(stream)
+        return info.path if info else None
+    for open_stream in call.streams:
+        if open_stream.name == stream:
+            return open_stream.path
+    if call.worker is not None and stream == "both" and call.judged.contract.kind != "command":
+        return call.worker.scratch.output_path
+    return None
+
+
+def _failed(request: int, code: str, text: str) -> cm.Failed:
+    return cm.Failed(request, ErrorInfo(ErrorClass.ARGUMENT, code, text))

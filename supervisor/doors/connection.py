@@ -1,0 +1,201 @@
+"""One client's connection: bytes in, messages to the desk, answers out. Decides nothing about calls.
+
+The first byte chooses the codec: ``{`` means JSON lines, anything else a length-prefixed msgpack frame. Hello must come
+within 5 s and a frame that has begun must end within 10 s; a client that does not read is cut when 1 MiB waits for it.
+Whatever is wrong with what a client sends ends that client's connection, after an answer that says what was wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from protocol import _client_messages as cm
+from protocol import _codecs as codecs
+from protocol._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from protocol._framing import FrameBuffer, LineBuffer
+from protocol._links import ClientLink, ClientState, Speaker
+from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
+
+if TYPE_CHECKING:
+    from supervisor.desk import Desk
+    from supervisor.live_call import LiveCall
+
+_READ = 65_536
+_JSON = codecs.daemon_to_client(speaks_json=True)
+_MSGPACK = codecs.daemon_to_client(speaks_json=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DoorLimits:
+    """Bounds of one connection; sizes in bytes, times in seconds."""
+
+    frame: int = 1 << 20
+    unsent: int = 1 << 20
+    hello_s: float = 5.0
+    frame_s: float = 10.0
+
+
+class Connection:
+    """Serve one client until it leaves, breaks the protocol, or is cut. ``attached``: calls that end with it."""
+
+    def __init__(self, sock: socket.socket, uid: int, desk: Desk, limits: DoorLimits) -> None:
+        self.uid = uid
+        self.attached: dict[int, LiveCall] = {}
+        self._socket, self._desk, self._limits = sock, desk, limits
+        self._link = ClientLink(Speaker.DAEMON)
+        self._codec = _MSGPACK
+        self._buffer: FrameBuffer | LineBuffer = FrameBuffer(limits.frame)
+        self._codec_known = False
+        self._unsent = bytearray()
+        self._writing = trio.Event()
+        self._open = True
+
+    @property
+    def greeted(self) -> bool:
+        """Whether Hello has been answered."""
+        return self._link.state is ClientState.READY
+
+    async def serve(self) -> None:
+        """Read and answer until the end; then end the calls that were attached. Closes the socket."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                await self._read_all()
+                await self._say_goodbye()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._close()
+
+    # ------------------------------------------------------------ in
+
+    async def _read_all(self) -> None:
+        try:
+            while self._open:
+                with trio.CancelScope() as patience:
+                    patience.deadline = self._patience()
+                    await trio.lowlevel.wait_readable(self._socket)
+                if patience.cancelled_caught:
+                    raise RemoteProtocolError(self._impatience())
+                if not self._read_once():
+                    return
+        except RemoteProtocolError as error:
+            self._refuse_and_end(str(error))
+        except (OSError, trio.ClosedResourceError):
+            return
+
+    def _patience(self) -> float:
+        if not self.greeted:
+            return trio.current_time() + self._limits.hello_s
+        return trio.current_time() + self._limits.frame_s if self._buffer.inside_frame else math.inf
+
+    def _impatience(self) -> str:
+        if not self.greeted:
+            return f"no hello within {self._limits.hello_s:g} s"
+        return f"a frame was begun and not ended within {self._limits.frame_s:g} s"
+
+    def _read_once(self) -> bool:
+        try:
+            data = self._socket.recv(_READ)
+        except BlockingIOError:
+            return True
+        if not self._codec_known and data:
+            self._choose_codec(data[:1])
+        for body in self._buffer.feed(data):
+            message = self._codec.unpack(body)
+            self._link.hear(message)
+            self._desk.take(self, message)
+        return bool(data)
+
+    def _choose_codec(self, first: bytes) -> None:
+        self._codec_known = True
+        if first == b"{":
+            self._codec = _JSON
+            self._buffer = LineBuffer(self._limits.frame)
+
+    # ------------------------------------------------------------ out
+
+    def say(self, message: cm.FromDaemon) -> None:
+        """Send without waiting; what the socket does not take is queued, and a client that lets 1 MiB wait is cut."""
+        if not self._open:
+            return
+        self._link.say(message)
+        try:
+            data = self._codec.pack(message)
+        except LocalProtocolError as error:  # a tool's content that this codec cannot express
+            self.say(_unsayable(message, error))
+            return
+        if not self._unsent:
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    data = data[self._socket.send(data) :]
+                except OSError:
+                    self._open = False
+                    return
+        if data:
+            self._queue(data)
+
+    def settled(self, request: int, result: CallResult) -> None:
+        """A watched call has settled."""
+        self.attached.pop(request, None)
+        self.say(cm.Settled(request, result))
+
+    def _queue(self, data: bytes) -> None:
+        self._unsent += data
+        self._writing.set()
+        if len(self._unsent) > self._limits.unsent + self._limits.frame * 16:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._open = False
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def _write(self) -> None:
+        while True:
+            await self._writing.wait()
+            while self._unsent:
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    del self._unsent[: self._socket.send(self._unsent)]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    self._open = False
+                    return
+            self._writing = trio.Event()
+
+    # ------------------------------------------------------------ end
+
+    def _refuse_and_end(self, why: str) -> None:
+        with contextlib.suppress(ProtocolError):
+            self.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "protocol_error", why)))
+
+    async def _say_goodbye(self) -> None:
+        """Give what is queued a moment to leave, so that the reason of an end arrives."""
+        with trio.move_on_after(1):
+            while self._unsent and self._open:
+                await trio.sleep(0.005)
+
+    def _close(self) -> None:
+        self._open = False
+        for call in list(self.attached.values()):
+            self._desk.disconnected(call)
+        self.attached.clear()
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+
+
+def _unsayable(message: Any, error: Exception) -> cm.FromDaemon:
+    if isinstance(message, cm.Settled):
+        result = message.result
+        result.content = None
+        result.status, result.reason = Status.CRASHED, Reason.PROTOCOL_ERROR
+        result.error = ErrorInfo(ErrorClass.TOOL, "content", str(error))
+        return message
+    return cm.Failed(getattr(message, "id", None), ErrorInfo(ErrorClass.BUG, "unsayable", str(error)))

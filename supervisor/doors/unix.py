@@ -1,0 +1,176 @@
+"""The unix socket: one daemon per path, private by default, closed to the daemon's own tools.
+
+Only who holds the lock file beside the socket unlinks and binds it, so a second daemon cannot take the path from a
+first one that lives, and a stale socket of a dead one is no obstacle. The directory must be ours, a real directory and
+0700 (or 0750 for an allowed group).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import trio
+
+from supervisor.desk import Desk
+from supervisor.doors.connection import Connection, DoorLimits
+from supervisor.doors.peers import Peer
+
+_BACKLOG = 128
+_LONGEST_PATH = 107
+_UNGREETED = 32
+_SHARE_OF_OTHERS = 2
+
+
+class DoorError(Exception):
+    """The door cannot be opened; the text says why and what to do."""
+
+
+class SocketTaken(DoorError):
+    """Another daemon owns the socket."""
+
+
+@contextlib.contextmanager
+def open_socket(path: str) -> Iterator[socket.socket]:
+    """A listening socket at ``path``; leaving unlinks it and gives the lock back. Raises DoorError, SocketTaken."""
+    encoded = os.fsencode(path)
+    if len(encoded) > _LONGEST_PATH or b"\0" in encoded:
+        raise DoorError(f"the socket path has {len(encoded)} bytes; at most {_LONGEST_PATH} are possible (unix(7))")
+    directory = os.path.dirname(os.path.abspath(path))
+    _check_directory(directory)
+    with _locked(path + ".lock") as lock:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        with listener:
+            _bind(listener, path)
+            listener.listen(_BACKLOG)
+            try:
+                yield listener
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path + ".lock")
+        assert lock >= 0
+
+
+def _check_directory(directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        descriptor = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise DoorError(f"the socket's directory {directory} cannot be used: {error.strerror}") from error
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if found.st_uid != os.geteuid():
+        raise DoorError(f"the socket's directory {directory} belongs to uid {found.st_uid}, not to us")
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise DoorError(f"the socket's directory {directory} may be written by others: chmod 700 it")
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise DoorError(f"the lock file {path} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _same_file(descriptor, path):  # its owner unlinked it between our open and our lock
+            raise SocketTaken(f"another daemon is just leaving {path}; try again")
+        yield descriptor
+    except BlockingIOError as error:
+        raise SocketTaken(f"another daemon owns {path.removesuffix('.lock')}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _same_file(descriptor: int, path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    return False
+
+
+def _bind(listener: socket.socket, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise DoorError(f"{path} exists and is no socket; it is left alone")
+        os.unlink(path)
+    before = os.umask(0o077)
+    try:
+        listener.bind(path)
+    except OSError as error:
+        raise DoorError(f"the socket {path} cannot be made: {error.strerror}") from error
+    finally:
+        os.umask(before)
+
+
+class UnixDoor:
+    """Accepts clients. ``zygotes`` tells the processes whose descendants are tools, and are refused."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        limits: DoorLimits,
+        most_clients: int,
+        allow_gids: frozenset[int],
+        zygotes: Callable[[], set[int]],
+    ) -> None:
+        self._desk, self._limits, self._most = desk, limits, most_clients
+        self._allow_gids = allow_gids
+        self._zygotes = zygotes
+        self._connections: set[Connection] = set()
+        self._by_uid: Counter[int] = Counter()
+        self.refused = 0
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Accept until cancelled; then every connection ends, and with it the calls attached to it."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.lowlevel.wait_readable(listener)
+                try:
+                    sock, _ = listener.accept()
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED):
+                        raise
+                    await trio.sleep(0.05)  # no descriptor is free: who waits in the backlog is served a little later
+                    continue
+                self._admit(sock, nursery)
+
+    def _admit(self, sock: socket.socket, nursery: trio.Nursery) -> None:
+        sock.setblocking(False)
+        peer = Peer(sock)
+        if self._unwelcome(peer):
+            self.refused += 1
+            sock.close()
+            return
+        nursery.start_soon(self._serve, sock, peer.uid)
+
+    def _unwelcome(self, peer: Peer) -> bool:
+        own = os.geteuid()
+        if peer.uid not in (own, 0) and peer.gid not in self._allow_gids:
+            return True
+        if peer.belongs_to_call(self._zygotes()):
+            return True
+        share = self._most if peer.uid == own else self._most // _SHARE_OF_OTHERS
+        waiting = sum(not connection.greeted for connection in self._connections)
+        return len(self._connections) >= self._most or self._by_uid[peer.uid] >= share or waiting >= _UNGREETED
+
+    async def _serve(self, sock: socket.socket, uid: int) -> None:
+        connection = Connection(sock, uid, self._desk, self._limits)
+        self._connections.add(connection)
+        self._by_uid[uid] += 1
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+            self._by_uid[uid] -= 1

@@ -1,0 +1,137 @@
+"""What a call leaves behind and what is kept of it: its raw output, the view of it, its work directory, its result.
+
+`finish_now` does what costs microseconds while the loop waits; `finish` the rest (draining a dead call's pipe, hashing,
+viewing a large file) in threads. Whatever must happen before the worker's directories go, or the worker serves another
+call, happens in the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import trio
+
+from protocol._outcomes import CallResult, Status
+from supervisor.containment.workers import Worker
+from supervisor.core.output import view_of
+from supervisor.core.results import output_info
+from supervisor.journal.outputs import OutputStore, edges
+from supervisor.journal.results import ResultStore
+from supervisor.live_call import LiveCall
+
+_INLINE_BYTES = 16 << 10
+_HASHED_BYTES = 1 << 20
+_KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
+
+
+class Endings:
+    """Raw outputs and results of this daemon's calls."""
+
+    def __init__(self, outputs: OutputStore, result_ttl_ms: int) -> None:
+        self._outputs = outputs
+        self.kept: ResultStore[LiveCall] = ResultStore(result_ttl_ms, self._forget)
+        self._to_remove: list[str] = []
+
+    def open_outputs(self, call: LiveCall, worker: Worker) -> list[int]:
+        """Where the call about to be dispatched writes; the descriptors that go with its frame."""
+        judged = call.judged
+        if judged.contract.kind == "command":
+            call.streams = self._outputs.open_streams(call.id, judged.split_streams)
+            return [descriptor for stream in call.streams for descriptor in stream.passed()]
+        if worker.renew_output:
+            worker.renew_output = False
+            worker.scratch.renew_output()
+            return [worker.scratch.output]
+        return []
+
+    def finish_now(self, call: LiveCall, result: CallResult) -> bool:
+        """Take what must be taken at once; False: `finish` has more to do."""
+        worker = call.worker
+        if worker is None:
+            return True
+        printed = self._take_printed(call, worker, result)
+        if result.status in _KEEP_WORK and not worker.scratch.work_is_empty():
+            result.workdir = self._outputs.keep_work(worker.scratch.work, call.id)
+            call.files.append(result.workdir)
+        if not call.streams:
+            return printed == 0 or (printed <= _INLINE_BYTES and self._show(call, result, result.output.path or ""))
+        if result.status in _KEEP_WORK:
+            return False
+        return self._seal(call, result, [os.fstat(stream.raw).st_size for stream in call.streams])
+
+    async def finish(self, call: LiveCall, result: CallResult) -> None:
+        """The slow rest. Run it shielded: a result that is not finished would never be told."""
+        if call.streams:
+            limit = call.judged.output_limit
+            sizes = [await trio.to_thread.run_sync(stream.drain, limit) for stream in call.streams]
+            if self._seal(call, result, sizes):
+                return
+        if result.output.path is not None:
+            await trio.to_thread.run_sync(self._show, call, result, result.output.path)
+
+    def keep(self, call: LiveCall, now_ns: int) -> None:
+        """The call has settled: readers may ask for it until its time is up."""
+        self.kept.keep(call.id, call, now_ns)
+
+    async def expire(self, now_ns: int) -> None:
+        """Forget what is too old, and remove its files."""
+        self.kept.expire(now_ns)
+        await self._remove()
+
+    async def close(self) -> None:
+        """Forget everything: results do not outlive this daemon yet."""
+        self.kept.clear()
+        await self._remove()
+
+    def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> int:
+        """A Python call that printed takes its worker's standing file."""
+        if call.judged.contract.kind == "command":
+            return 0
+        size = worker.scratch.output_bytes()
+        if size:
+            path = self._outputs.adopt(worker.scratch.output_path, call.id)
+            worker.renew_output = True
+            call.files.append(path)
+            result.output = output_info([("both", size, path)], size > call.judged.output_limit, "")
+        return size
+
+    def _seal(self, call: LiveCall, result: CallResult, sizes: list[int]) -> bool:
+        """Sizes are final: record the streams, drop empty files. True: nothing is left to do."""
+        streams = call.streams
+        call.streams = []
+        self._outputs.close_streams(streams)
+        written = [(stream.name, size, stream.path) for stream, size in zip(streams, sizes, strict=True)]
+        capped = any(size >= call.judged.output_limit for size in sizes)
+        for name, size, path in written:
+            if size == 0:
+                os.unlink(path)
+            else:
+                call.files.append(path)
+        total = sum(sizes)
+        if total == 0:
+            return True
+        result.output = output_info([row for row in written if row[1]], capped, "")
+        return total <= _INLINE_BYTES and self._show(call, result, result.output.path or "")
+
+    def _show(self, call: LiveCall, result: CallResult, path: str) -> bool:
+        """Make the view and the digest from bounded ends of the raw file. Blocks for at most a few milliseconds."""
+        head, tail, size = edges(path)
+        if size <= _HASHED_BYTES:
+            whole = head if not tail and size == len(head) else _whole(path)
+            result.output.sha256 = hashlib.sha256(whole).hexdigest()
+        result.output.view = view_of(head, tail, size, path)
+        return True
+
+    def _forget(self, call: LiveCall) -> None:
+        self._to_remove += call.files
+
+    async def _remove(self) -> None:
+        paths, self._to_remove = self._to_remove, []
+        for path in paths:
+            await trio.to_thread.run_sync(self._outputs.discard, path)
+
+
+def _whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,62 @@
+"""How the daemon is: what `deadlined status` says, and why it is degraded when it is."""
+
+from __future__ import annotations
+
+import os
+
+from protocol import _client_messages as cm
+from protocol._deadlines import elapsed_ms
+from supervisor.calls import Calls
+from supervisor.clock import now_ns
+from supervisor.containment.killer import KillerLink
+
+
+class Health:
+    """Gathers; decides nothing."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        version: str,
+        containment: str,
+        why: list[str],
+        frame_limit: int,
+        killer: KillerLink,
+    ) -> None:
+        self._calls, self._version = calls, version
+        self._why, self._killer = why, killer
+        self._born_ns = now_ns()
+        self.containment, self.frame_limit = containment, frame_limit
+
+    def status(self, request: int) -> cm.DaemonStatus:
+        """The answer to AskStatus."""
+        calls, pools = self._calls, list(self._calls.pools.values())
+        return cm.DaemonStatus(
+            request,
+            os.getpid(),
+            self._version,
+            self.containment,
+            self._why,
+            elapsed_ms(self._born_ns, now_ns()),
+            self._degraded(),
+            sum(len(pool.alive) for pool in pools),
+            sum(len(pool.idle) for pool in pools),
+            sum(call.worker is not None for call in calls.live.values()),
+            sum(call.worker is None for call in calls.live.values()),
+            calls.settled,
+            calls.kills,
+            calls.unconfirmed,
+            sum(pool.replacements for pool in pools),
+        )
+
+    def _degraded(self) -> list[str]:
+        wrong = []
+        if not self._killer.armed:
+            wrong.append("no killer is armed: the second line holds the deadlines, nothing is dispatched")
+        quarantined = sum(pool.unconfirmed for pool in self._calls.pools.values())
+        if quarantined:
+            wrong.append(f"{quarantined} workers did not die when killed; their slots are in quarantine")
+        for pool in self._calls.pools.values():
+            if why := pool.trouble():
+                wrong.append(why)
+        return wrong

@@ -1,0 +1,143 @@
+"""Raw outputs of calls as files: what a program wrote, byte for byte, before any view or cap of a context.
+
+A command's output goes pipe → raw file by splice in its own worker, never through the daemon; the daemon keeps a
+duplicate of the read end and drains the rest after the confirmed death, so nothing that reached the pipe is lost. A
+Python tool prints into its worker's standing file, which a call that printed adopts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+
+PIPE_BYTES = 1 << 20
+PIPE_BYTES_CROWDED = 256 << 10
+CROWD = 32
+EDGE_BYTES = 256 << 10
+"""How much of each end of a raw file a view is made from: the bound on our own work."""
+_DRAIN_BYTES = 1 << 20
+
+
+class Stream:
+    """One raw file being written by a command's worker; ``name`` is ``both``, ``stdout`` or ``stderr``."""
+
+    __slots__ = ("name", "path", "raw", "read_end", "write_end")
+
+    def __init__(self, name: str, path: str, pipe_bytes: int) -> None:
+        self.name, self.path = name, path
+        # Not O_APPEND: splice(2) refuses it.
+        self.raw = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_end, False)
+        with contextlib.suppress(PermissionError):  # a plain uid gets 64 large pipes, then the default ones
+            fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, pipe_bytes)
+
+    def passed(self) -> tuple[int, int, int]:
+        """The descriptors that go with a Call frame."""
+        return self.raw, self.read_end, self.write_end
+
+    def handed_over(self) -> None:
+        """The worker has the write end: ours would keep the pipe open for ever."""
+        os.close(self.write_end)
+        self.write_end = -1
+
+    def drain(self, limit: int) -> int:
+        """After the confirmed death: move what is still in the pipe; the file's size. Runs in a thread."""
+        size = os.fstat(self.raw).st_size
+        with contextlib.suppress(BlockingIOError):
+            while size < limit:
+                moved = os.splice(self.read_end, self.raw, min(_DRAIN_BYTES, limit - size), offset_dst=size)
+                if not moved:
+                    break
+                size += moved
+        return size
+
+    def close(self) -> None:
+        """Close all that is ours."""
+        for descriptor in (self.raw, self.read_end, self.write_end):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.raw = self.read_end = self.write_end = -1
+
+
+class OutputStore:
+    """The directory of raw outputs and of work directories that were kept."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._open_streams = 0
+
+    def open_streams(self, call: str, split: bool) -> list[Stream]:
+        """Raw file and pipe of a command about to start: one for both streams (their order is kept), or two."""
+        crowded = self._open_streams >= CROWD
+        names = ("stdout", "stderr") if split else ("both",)
+        streams = [
+            Stream(name, self._path(call, name), PIPE_BYTES_CROWDED if crowded else PIPE_BYTES) for name in names
+        ]
+        self._open_streams += len(streams)
+        return streams
+
+    def close_streams(self, streams: list[Stream]) -> None:
+        """The call has settled."""
+        self._open_streams -= len(streams)
+        for stream in streams:
+            stream.close()
+
+    def adopt(self, standing: str, call: str) -> str:
+        """A Python call that printed takes its worker's standing file; its new path."""
+        path = self._path(call, "both")
+        os.rename(standing, path)
+        return path
+
+    def keep_work(self, work: str, call: str) -> str:
+        """Keep the work directory of a call that did not end well; its new path."""
+        path = self._path(call, "work")
+        os.rename(work, path)
+        return path
+
+    def discard(self, path: str) -> None:
+        """Remove one output or kept directory. May walk a tree: call it from a thread."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _path(self, call: str, name: str) -> str:
+        return os.path.join(self.directory, f"{call}.{name}")
+
+
+def edges(path: str) -> tuple[bytes, bytes, int]:
+    """(first bytes, last bytes, size) of a raw file, each end at most ``EDGE_BYTES``; the last are empty when the first
+    are all."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size <= 2 * EDGE_BYTES:
+            return _read_at(descriptor, 0, size), b"", size
+        return _read_at(descriptor, 0, EDGE_BYTES), _read_at(descriptor, size - EDGE_BYTES, EDGE_BYTES), size
+    finally:
+        os.close(descriptor)
+
+
+def read_range(path: str, offset: int, limit: int) -> bytes:
+    """Raw bytes for a reader that follows an output; empty past the end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, limit, offset)
+    finally:
+        os.close(descriptor)
+
+
+def _read_at(descriptor: int, offset: int, size: int) -> bytes:
+    return b"".join(_pieces(descriptor, offset, size))
+
+
+def _pieces(descriptor: int, offset: int, size: int) -> Iterator[bytes]:
+    while size > 0 and (piece := os.pread(descriptor, size, offset)):
+        yield piece
+        offset += len(piece)
+        size -= len(piece)
