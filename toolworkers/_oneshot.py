@@ -25,7 +25,6 @@ import time
 from toolworkers import _signals, _world
 from toolworkers import _syscalls as sys_
 from toolworkers._oneshot_report import OneShot, Report
-from toolworkers._programs import DEFAULT_PATH, find_program
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
@@ -131,10 +130,19 @@ class FirstProcess:
         """The world of the call: private mounts and IPC, an own /proc, few privileges. Raises OSError if refused."""
         _world.offer_to_oom_killer()
         self._missing = _world.enter_namespaces(None, 0)
+        self._drop_bounding_set()
         _world.drop_privileges(_world.ROOT_CAPABILITIES)
+
+    def _drop_bounding_set(self) -> None:
+        """no_new_privs keeps root from getting capabilities back by exec; this keeps it should that ever be undone."""
+        try:
+            sys_.drop_bounding_set(_world.ROOT_CAPABILITIES)
+        except PermissionError:
+            self._missing.append("bounding_set")
 
     def run(self) -> None:
         """Spawn the command, see it end or end it, report."""
+        call = self._call
         self._report.missing = ",".join(self._missing)
         if time.monotonic_ns() >= self._kill_ns:
             self.tell(Report("too_late"))
@@ -142,11 +150,8 @@ class FirstProcess:
         poll, children, timer = select.poll(), sys_.open_signals([_signals.SIGCHLD]), sys_.open_timer()
         try:
             self._spawn()
-        except FileNotFoundError as error:
-            self.tell(Report("not_found", str(error)))
-            return
         except OSError as error:
-            self.tell(Report("cannot_run", error.strerror or str(error)))
+            self.tell(Report("cannot_run", f"{call.program}: {error.strerror}"))
             return
         for descriptor in (children, timer, self._hear, *self._sinks):
             poll.register(descriptor, select.POLLIN)
@@ -170,13 +175,12 @@ class FirstProcess:
 
     def _spawn(self) -> None:
         call = self._call
-        program = find_program(call.argv[0], call.environment.get("PATH", DEFAULT_PATH))
         actions = [(os.POSIX_SPAWN_DUP2, call.stdin, 0)] if call.stdin is not None else []
         for targets, _, write_end, _ in call.outputs:
             actions += [(os.POSIX_SPAWN_DUP2, write_end, target) for target in targets]
         try:
             self._command = os.posix_spawn(
-                program,
+                call.program,
                 call.argv,
                 call.environment,
                 file_actions=actions,
@@ -185,7 +189,7 @@ class FirstProcess:
             )
         except FileNotFoundError as error:
             # The file is there, so what is missing is the interpreter that its first line names.
-            raise OSError(errno.ENOEXEC, f"{program}: its interpreter is missing") from error
+            raise OSError(errno.ENOEXEC, "its interpreter is missing") from error
         self._report.started_ns = time.monotonic_ns()
         for _, _, write_end, _ in call.outputs:
             os.close(write_end)

@@ -12,13 +12,25 @@ if TYPE_CHECKING:
 
 
 class OneShot:
-    """What pid 1 is told. ``stdin``: a descriptor for the command's 0, None = the caller's. ``outputs``: for each
-    captured stream (command's descriptors, pipe read end, pipe write end, raw file); empty = nothing is captured."""
+    """What pid 1 is told. ``program``: the file to run; ``argv``: its words, its name first. ``stdin``: a descriptor
+    for the command's 0; None = the caller's. ``outputs``: for each captured stream (the command's descriptors, pipe read
+    end, pipe write end, raw file); empty = nothing is captured."""
 
-    __slots__ = ("argv", "deadline_ns", "environment", "output_limit", "outputs", "stdin", "term_grace_ns", "usage")
+    __slots__ = (
+        "argv",
+        "deadline_ns",
+        "environment",
+        "output_limit",
+        "outputs",
+        "program",
+        "stdin",
+        "term_grace_ns",
+        "usage",
+    )
 
     def __init__(
         self,
+        program: str,
         argv: list[str],
         environment: Mapping[str, str],
         deadline_ns: int,
@@ -28,7 +40,7 @@ class OneShot:
         output_limit: int = 0,
         usage: bool = False,
     ) -> None:
-        self.argv, self.environment, self.stdin = argv, environment, stdin
+        self.program, self.argv, self.environment, self.stdin = program, argv, environment, stdin
         self.deadline_ns, self.term_grace_ns = deadline_ns, term_grace_ns
         self.outputs, self.output_limit, self.usage = outputs, output_limit, usage
 

@@ -1,13 +1,9 @@
 """``deadlined exec``: one call without a daemon, for whoever types ``timeout`` today.
 
 Two processes: this one, and pid 1 of the call's namespace, which is itself the killer (`toolworkers/_oneshot.py`).
-Owns: the order of a call on this side, signals from outside, the second line, the confirmation, what is said and the
-exit code. Nothing heavy is imported on the way (a cold ``exec -- true`` is a start of Python and little more);
-``--json`` pays for its own.
-
-Signals. SIGTERM, SIGHUP and a SIGINT or SIGQUIT that somebody *sent* end the call. A SIGINT or SIGQUIT from the
-terminal's keys has reached the command as well, which stands in the same foreground group: it is the command's to
-answer, as under ``timeout --foreground``. What the caller had ignored (``nohup``, a background job) stays ignored.
+Owns the order of a call on this side, what of it can fail here, and what is said. Leaves the watch over the running
+call to `exec_vigil`, exit codes and sentences to `exec_ending`. Nothing heavy is imported on the way (a cold
+``exec -- true`` is a start of Python and little more); ``--json`` pays for its own.
 """
 
 from __future__ import annotations
@@ -18,20 +14,17 @@ import time
 from deadlined.cli.exec_ending import Ending, exit_code, sentence
 from deadlined.cli.exec_options import HELP, ISOLATIONS, ExecOptions, UsageError, parse
 from deadlined.cli.exec_terminal import Terminal, fill_standard_descriptors
+from deadlined.cli.exec_vigil import Vigil, explain, hold_signals
 from protocol._deadlines import instant_after
-from supervisor.containment.kill import SECOND_LINE_NS, kill_by_pidfd
-from toolworkers import _oneshot, _signals
+from toolworkers import _oneshot
 from toolworkers._oneshot_report import OneShot, Report
+from toolworkers._programs import DEFAULT_PATH, find_program
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
     from deadlined.cli.exec_capture import Capture
 
 _GIVEN = "contain"
-_CONFIRM_BUDGET_NS = 1_000_000_000
-_NS_PER_S = 1_000_000_000
-_ENDING_SIGNALS = (_signals.SIGTERM, _signals.SIGHUP, _signals.SIGINT, _signals.SIGQUIT)
-_KEYS = {_signals.SIGINT: _oneshot.INTERRUPT, _signals.SIGQUIT: _oneshot.QUIT}
 _COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
@@ -100,7 +93,7 @@ def _call(options: ExecOptions, started_ns: int, captures: list[Capture]) -> End
     """Start the call and see it end. ``captures`` is filled with what was captured."""
     _judge_isolation(options)
     call = _describe(options, started_ns, captures)
-    held = _hold_signals()
+    held = hold_signals()
     terminal = Terminal()
     started = _start(call)
     for capture in captures:
@@ -130,7 +123,6 @@ def _judge_isolation(options: ExecOptions) -> None:
 
 def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) -> OneShot:
     """The call for pid 1, and what of it can fail on this side. The working directory becomes ours: it is inherited."""
-    environment = _environment(options)
     stdin = None
     try:
         if options.stdin not in (None, "-"):
@@ -139,6 +131,8 @@ def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) ->
             os.chdir(options.cwd)
     except OSError as error:
         raise _NotStartedError("bad_option", f"{error.filename}: {error.strerror}") from error
+    environment = _environment(options)
+    program = _find(options.command[0], environment)
     limit = 0
     if options.json or options.max_output is not None:
         from deadlined.cli.exec_capture import DEFAULT_LIMIT, open_captures
@@ -146,6 +140,7 @@ def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) ->
         captures += open_captures(in_one=options.json)
         limit = options.max_output or DEFAULT_LIMIT
     return OneShot(
+        program,
         options.command,
         environment,
         instant_after(started_ns, options.deadline_ms),
@@ -155,6 +150,16 @@ def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) ->
         limit,
         usage=options.json,
     )
+
+
+def _find(word: str, environment: dict[str, str]) -> str:
+    """The program, looked for on the call's PATH and from its working directory, before anything is started for it."""
+    try:
+        return find_program(word, environment.get("PATH", DEFAULT_PATH))
+    except FileNotFoundError as error:
+        raise _NotStartedError("not_found", str(error)) from error
+    except PermissionError as error:
+        raise _NotStartedError("cannot_run", str(error)) from error
 
 
 def _environment(options: ExecOptions) -> dict[str, str]:
@@ -178,26 +183,11 @@ def _original_environment() -> bytes:
         return b"LC_CTYPE="
 
 
-def _hold_signals() -> list[int]:
-    """Keep what ends the call pending, from before the fork on: nothing may end us between the fork and the watch."""
-    held = [number for number in _ENDING_SIGNALS if not _signals.is_ignored(number)]
-    _signals.set_default(_signals.SIGCHLD)  # a caller that ignores it would have the kernel reap pid 1 for us, unseen
-    held.append(_signals.SIGCHLD)
-    _signals.block(held)
-    return held
-
-
 def _start(call: OneShot) -> _oneshot.Started:
     try:
         return _oneshot.start(call)
     except _oneshot.Refused as refusal:
-        raise _NotStartedError("refused", _explain(str(refusal))) from refusal
-
-
-def _explain(refused: str) -> str:
-    from deadlined.cli.exec_refusal import why_no_namespaces
-
-    return why_no_namespaces(refused, os.getuid() == 0)
+        raise _NotStartedError("refused", explain(str(refusal))) from refusal
 
 
 def _drain(ending: Ending, captures: list[Capture]) -> None:
@@ -205,97 +195,6 @@ def _drain(ending: Ending, captures: list[Capture]) -> None:
 
     if drain(captures, ending.output_limit - ending.report.dropped) and ending.report.how == "exited":
         ending.report.how = "output_limit"  # over the cap is over the cap, whoever was faster
-
-
-class Vigil:
-    """The watch over a started call: the second line, signals from outside, and the wait for the kernel's word."""
-
-    def __init__(self, started: _oneshot.Started, deadline_ns: int, grace_ns: int, held: list[int]) -> None:
-        self._started, self._deadline_ns, self._grace_ns, self._held = started, deadline_ns, grace_ns, held
-        self._kill_ns = deadline_ns
-        self._shot_ns = 0
-        self._cancelled_by = 0
-        self._confirmed_ns: int | None = None
-        self._pid_status = 0
-
-    def keep(self) -> None:
-        """Return when the kernel has shown the end of every process, or the confirm budget is spent."""
-        while not self._gone():
-            limit = self._shot_ns + _CONFIRM_BUDGET_NS if self._shot_ns else self._kill_ns + SECOND_LINE_NS
-            came = _signals.wait(self._held, (limit - time.monotonic_ns()) / _NS_PER_S)
-            if came is not None:
-                self._heed(*came)
-            elif self._shot_ns:
-                return
-            else:
-                self._shot_ns = time.monotonic_ns()
-                kill_by_pidfd(self._started.pidfd)
-
-    def ending(self, started_ns: int, deadline_ms: int) -> Ending:
-        """What became of the call, from pid 1's report or, when it left none, from what was seen here."""
-        report = self._report()
-        ending = Ending(report, started_ns, self._confirmed_ns or time.monotonic_ns(), deadline_ms)
-        ending.confirmed_ns = self._confirmed_ns
-        ending.cancelled_by = self._cancelled_by
-        ending.second_line = self._shot_ns > 0 and report.signalled_ns == self._shot_ns
-        if self._confirmed_ns is None:
-            from deadlined.cli.exec_survivors import survivors
-
-            ending.survivors = survivors()
-        return ending
-
-    def _gone(self) -> bool:
-        """Pid 1 can be reaped only after everything in its namespace is dead and reaped (pid_namespaces(7))."""
-        pid, self._pid_status = os.waitpid(self._started.pid, os.WNOHANG)
-        if pid == 0:
-            return False
-        self._confirmed_ns = time.monotonic_ns()
-        return True
-
-    def _heed(self, number: int, code: int) -> None:
-        if number == _signals.SIGCHLD:
-            return
-        if number in _KEYS and code == _signals.SI_KERNEL:
-            self._tell(_KEYS[number])
-            return
-        again = self._cancelled_by != 0
-        self._cancelled_by = self._cancelled_by or number
-        grace_ns = 0 if again else self._grace_ns
-        self._kill_ns = min(self._kill_ns, time.monotonic_ns() + grace_ns)
-        self._tell(_oneshot.END)
-
-    def _tell(self, word: bytes) -> None:
-        """To pid 1. It may have ended (EPIPE) or be stopped with a full pipe (EAGAIN): then the second line acts."""
-        try:
-            os.write(self._started.control, word)
-        except OSError:
-            return
-
-    def _report(self) -> Report:
-        os.set_blocking(self._started.report, False)
-        report = Report.decode(_read(self._started.report))
-        if report is None:
-            report = self._own_report()
-        elif report.how == "refused":
-            report.message = _explain(report.message)
-        elif report.how == "broken":
-            report.message = f"internal error in the call's first process: {report.message}"
-        return report
-
-    def _own_report(self) -> Report:
-        if not self._shot_ns:
-            how = os.waitstatus_to_exitcode(self._pid_status)
-            return Report("broken", f"the call's first process was ended from outside ({how}), and the call with it")
-        report = Report("cancelled" if self._cancelled_by else "deadline")
-        report.due_ns, report.signalled_ns = self._kill_ns, self._shot_ns
-        return report
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except BlockingIOError:
-        return b""
 
 
 def _say(text: str) -> None:
