@@ -150,6 +150,7 @@ def _declared_arguments(table: Mapping[str, Any], template: list[Element]) -> di
 def _argument(name: str, said: Any) -> Argument:
     try:
         argument = msgspec.convert({"type": said} if isinstance(said, str) else said, Argument)
+        _refuse_odd_settings(name, argument)
         for choice in argument.choices or ():
             msgspec.convert(choice, _TYPES[argument.type])
         if argument.default is not msgspec.UNSET:
@@ -162,8 +163,16 @@ def _argument(name: str, said: Any) -> Argument:
     return argument
 
 
+def _refuse_odd_settings(name: str, argument: Argument) -> None:
+    bounded = argument.minimum is not None or argument.maximum is not None
+    if bounded and (argument.type not in _NUMBERS or argument.choices):
+        raise ValueError(f"arguments.{name}: minimum and maximum are for int and float without choices")
+    if argument.choices is not None and (argument.type not in ("str", "int") or not argument.choices):
+        raise ValueError(f"arguments.{name}: choices are for str and int, at least one")
+
+
 def _json_type(argument: Argument) -> Any:
-    """The argument's type for msgspec; it raises TypeError for a bound that the type cannot have."""
+    """The argument's type for msgspec, with its bounds and its line for people."""
     kind: Any = Literal[tuple(argument.choices)] if argument.choices else _TYPES[argument.type]
     bounds: dict[str, Any] = {"ge": argument.minimum, "le": argument.maximum, "description": argument.description}
     return Annotated[kind, msgspec.Meta(**{key: value for key, value in bounds.items() if value is not None})]
