@@ -1,7 +1,7 @@
 """What a caller passes, turned into a Submit: arguments into JSON text, strictly, and paths made the daemon's.
 
-Raises ValueError here for what could not be said on the wire at all; what can be said and is wrong all the same
-(a deadline of 0, a field the tool does not have) is the daemon's to judge, and comes back as a result.
+Raises InvalidArguments (a ValueError) for what could not be said on the wire at all; what can be said and is wrong all
+the same (a deadline of 0, a field the tool does not have) is the daemon's to judge, and comes back as a result.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from protocol._client_messages import Submit
 from protocol._contracts import ContainmentLevel, IsolationLevel
+from protocol._errors import InvalidArguments
 
 Arguments = Mapping[str, Any] | str
 
@@ -30,7 +31,7 @@ class SubmitOptions(TypedDict, total=False):
 
 
 def submit_message(tool: str, arguments: Arguments | None, options: SubmitOptions) -> Submit:
-    """The message without its number. Raises ValueError for arguments that no JSON text can carry."""
+    """The message without its number. Raises InvalidArguments for arguments that no JSON text can carry."""
     cwd = options.get("cwd")
     return Submit(
         id=0,
@@ -49,7 +50,7 @@ def submit_message(tool: str, arguments: Arguments | None, options: SubmitOption
 def arguments_text(arguments: Arguments | None) -> str:
     """JSON text of ``arguments``; a str is taken as JSON text and left as it is.
 
-    Strict where ``json`` is lenient: NaN, infinities, keys that are no strings, lone surrogates are ValueErrors,
+    Strict where ``json`` is lenient: NaN, infinities, keys that are no strings, lone surrogates are refused,
     because what the tool would see is not what the caller wrote.
     """
     if arguments is None:
@@ -58,7 +59,7 @@ def arguments_text(arguments: Arguments | None) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"arguments contain text that is not Unicode (a lone surrogate): {error}") from error
+        raise InvalidArguments(f"arguments contain text that is not Unicode (a lone surrogate): {error}") from error
     return text
 
 
@@ -66,7 +67,7 @@ def _encoded(arguments: dict[str, Any]) -> str:
     try:
         text = json.dumps(arguments, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"arguments cannot be written as JSON: {error}") from error
+        raise InvalidArguments(f"arguments cannot be written as JSON: {error}") from error
     _refuse_foreign_keys(arguments)
     return text
 
@@ -79,9 +80,7 @@ def _refuse_foreign_keys(value: object) -> None:
         if isinstance(box, dict):
             for key, item in box.items():
                 if not isinstance(key, str):
-                    raise ValueError(  # noqa: TRY004  # one error type for all that JSON cannot carry, as documented
-                        f"arguments cannot be written as JSON: the key {key!r} is no string"
-                    )
+                    raise InvalidArguments(f"arguments cannot be written as JSON: the key {key!r} is no string")
                 boxes.append(item)
         elif isinstance(box, (list, tuple)):
             boxes.extend(box)

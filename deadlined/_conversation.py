@@ -21,7 +21,7 @@ from typing import TypeVar
 from deadlined._errors import ConnectionLost, DeadlinedError, NotUnderstood, RequestRefused
 from protocol import _client_messages as cm
 from protocol._codecs import client_to_daemon
-from protocol._errors import LocalProtocolError, RemoteProtocolError
+from protocol._errors import InvalidArguments, LocalProtocolError, RemoteProtocolError
 from protocol._framing import FRAME_HARD_LIMIT, FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
 
@@ -79,6 +79,11 @@ class Exchange:
         """Whether it submitted a call that goes on without it."""
         return isinstance(self.answer, cm.Submitted)
 
+    @property
+    def deadline_ms(self) -> int | None:
+        """The budget that holds for the call that was submitted, once it is announced."""
+        return self.submitted.deadline_ms if self.submitted else None
+
     def call(self) -> str:
         """The id of the call that an announced submit made. Raises what ended the exchange instead."""
         if self.submitted is not None:
@@ -119,8 +124,8 @@ class Conversation:
     def ask(self, request: Request) -> tuple[Exchange, bytes]:
         """Number ``request`` and open its exchange; write the bytes at once, in the order of the asking.
 
-        Raises ValueError for a request that cannot be encoded or is larger than the daemon takes (nothing was opened),
-        and the connection's error when it has ended.
+        Raises InvalidArguments (a ValueError) for a request that cannot be encoded or is larger than the daemon takes
+        (nothing was opened), and the connection's error when it has ended.
         """
         if self.error is not None:
             raise self.error
@@ -160,10 +165,12 @@ class Conversation:
         try:
             data = self._codec.pack(message)
         except LocalProtocolError as error:
-            raise ValueError(str(error)) from error
+            raise InvalidArguments(str(error)) from error
         limit = self.welcome.frame_limit if self.welcome else FRAME_LIMIT
         if len(data) - 4 > limit:
-            raise ValueError(f"a request of {len(data) - 4} bytes; this daemon takes at most {limit} in one message")
+            raise InvalidArguments(
+                f"a request of {len(data) - 4} bytes; this daemon takes at most {limit} in one message"
+            )
         self._link.say(message)
         return data
 

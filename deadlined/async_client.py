@@ -30,16 +30,19 @@ CANCEL_WAIT_S = 10.0
 class AsyncCallHandle:
     """One call by its id: the one just submitted, or any call of the same user."""
 
-    def __init__(self, client: AsyncClient, call: str, submitted: Exchange | None = None) -> None:
+    def __init__(
+        self, client: AsyncClient, call: str, submitted: Exchange | None = None, deadline_ms: int | None = None
+    ) -> None:
         self.call = call
+        self.deadline_ms = deadline_ms
+        """The budget that holds, where this connection submitted the call."""
         self._client = client
         self._end = submitted
 
     @property
-    def deadline_ms(self) -> int | None:
-        """The budget that holds, where this connection submitted the call."""
-        announced = self._end.submitted if self._end else None
-        return announced.deadline_ms if announced else None
+    def settled(self) -> CallResult | None:
+        """The final result, if it has been heard here already; asks nobody."""
+        return self._end.outcome(cm.Settled).result if self._end and self._end.answer else None
 
     async def wait(self) -> CallResult:
         """The final result, when the call has settled. Cancelling the wait leaves the call running."""
@@ -50,10 +53,13 @@ class AsyncCallHandle:
 
     async def result(self) -> CallResult | None:
         """The final result if the call has settled; None while it runs."""
-        if self._end is not None and self._end.over:
-            return self._end.outcome(cm.Settled).result
+        state = self.settled or await self.peek()
+        return None if isinstance(state, cm.Pending) else state
+
+    async def peek(self) -> CallResult | cm.Pending:
+        """Ask once: the final result, or the time that is left."""
         asked = await self._client._line.answered(cm.Wait(id=0, call=self.call, nowait=True))
-        return None if isinstance(asked.answer, cm.Pending) else asked.outcome(cm.Settled).result
+        return asked.answer if isinstance(asked.answer, cm.Pending) else asked.outcome(cm.Settled).result
 
     async def cancel(self) -> bool:
         """Have the call ended now; ``wait`` returns when its end is confirmed. False: it had settled already."""
@@ -153,7 +159,7 @@ class AsyncClient:
         except anyio.get_cancelled_exc_class():
             await self._end_in_daemon(exchange)
             raise
-        return AsyncCallHandle(self, exchange.call(), None if exchange.detached else exchange)
+        return AsyncCallHandle(self, exchange.call(), None if exchange.detached else exchange, exchange.deadline_ms)
 
     def handle(self, call: str) -> AsyncCallHandle:
         """A handle on any call of the same user, by its id; whether there is one shows at its first use."""
