@@ -1,6 +1,6 @@
-"""Where the daemon's socket lies, so that the daemon and every client look in the same place.
+"""Where the daemon's socket and its state lie, so that the daemon and every client look in the same place.
 
-Owns the default place and what a socket's path may be. Creates nothing, opens nothing: the door that binds makes the
+Owns the default places and what a socket's path may be. Creates nothing, opens nothing: the door that binds makes the
 directory and verifies it. Standard library only.
 """
 
@@ -41,10 +41,13 @@ def default_socket(environ: Mapping[str, str] = os.environ, uid: int | None = No
         return os.path.join(runtime, "deadlined", "socket")
     if uid == 0:
         return "/run/deadlined/socket"
-    state = environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):
-        state = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "deadlined", "run", "socket")
+    return os.path.join(_user_state(environ), "deadlined", "run", "socket")
+
+
+def default_state_dir(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> str:
+    """``/var/lib/deadlined`` for root; ``$XDG_STATE_HOME/deadlined``, else ``~/.local/state/deadlined``, for others."""
+    uid = os.geteuid() if uid is None else uid
+    return "/var/lib/deadlined" if uid == 0 else os.path.join(_user_state(environ), "deadlined")
 
 
 def checked_socket(path: str, origin: str = "the socket") -> str:
@@ -57,6 +60,13 @@ def checked_socket(path: str, origin: str = "the socket") -> str:
         allowed = f"a socket's path may have at most {SOCKET_PATH_LIMIT} bytes"
         raise PlaceError(f"{origin}: {allowed}, this one has {size}: {_short(absolute)}")
     return absolute
+
+
+def _user_state(environ: Mapping[str, str]) -> str:
+    state = environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(state):
+        return state
+    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
 
 
 def _may_be_ours(directory: str, uid: int) -> bool:

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from protocol import _places
-from protocol._places import PlaceError, checked_socket, default_socket, find_socket
+from protocol._places import PlaceError, checked_socket, default_socket, default_state_dir, find_socket
 
 
 def test_the_runtime_directory_comes_first(tmp_path):
@@ -24,6 +24,12 @@ def test_root_without_a_runtime_directory_has_run(runtime):
 def test_a_plain_user_never_gets_tmp():
     assert default_socket({"HOME": "/home/u"}, 1234) == "/home/u/.local/state/deadlined/run/socket"
     assert default_socket({"XDG_STATE_HOME": "/s", "HOME": "/home/u"}, 1234) == "/s/deadlined/run/socket"
+
+
+def test_state_is_the_systems_for_root_and_the_users_own_for_others():
+    assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/root"}, 0) == "/var/lib/deadlined"
+    assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/home/u"}, 1234) == "/s/deadlined"
+    assert default_state_dir({"XDG_STATE_HOME": "rel", "HOME": "/home/u"}, 1234) == "/home/u/.local/state/deadlined"
 
 
 def test_what_was_asked_wins_over_the_environment(monkeypatch):

@@ -1,0 +1,141 @@
+"""The configuration: a TOML file over the defaults. Owns the settings' names, ranges and defaults (``[daemon]``,
+``[limits]``); the tables of tools are `config_tools`', the way a value is written `config_tables`'.
+
+No file: the defaults, and the built-in tools. Nothing is ever looked for in the working directory. Relative paths in a
+file start from its directory. Unknown keys are refused with their path.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import typing
+from typing import Annotated, Any
+
+import msgspec
+
+from protocol import FRAME_HARD_LIMIT, FRAME_LIMIT, Limits
+from protocol._contracts import ContainmentLevel
+from protocol._deadlines import CEILING_MS
+from protocol._places import default_socket, default_state_dir
+from supervisor.config_tables import ConfigError, read_fields, shown
+from supervisor.config_tools import ToolTable, read_limits, read_tool
+
+__all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
+
+DEFAULT = "default"
+_LATER = ("profile", "detectors", "policy", "tenant")
+_TABLES = ("daemon", "limits", "tool")
+_DAY_MS = 86_400_000
+
+Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
+Size = Annotated[int, msgspec.Meta(ge=4_096, le=FRAME_HARD_LIMIT)]
+
+
+class DaemonSettings(msgspec.Struct, frozen=True):
+    """``[daemon]``. Times in milliseconds, sizes in bytes."""
+
+    socket: str | None = None
+    """None: where clients look by themselves (``DEADLINED_SOCKET``, else the default place)."""
+    state_dir: str = msgspec.field(default_factory=default_state_dir)
+    spares: Annotated[int, msgspec.Meta(ge=0, le=256)] = 2
+    in_flight: Annotated[int, msgspec.Meta(ge=1, le=4_096)] = 64
+    queue: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = 256
+    frame_limit: Size = FRAME_LIMIT
+    clients: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 256
+    hello_timeout_ms: Budget = 5_000
+    frame_timeout_ms: Budget = 10_000
+    confirm_budget_ms: Budget = 1_000
+    shutdown_drain_ms: Annotated[int, msgspec.Meta(ge=0, le=CEILING_MS)] = 5_000
+    idle_worker_ms: Budget = 60_000
+    result_ttl_ms: Annotated[int, msgspec.Meta(ge=1, le=7 * _DAY_MS)] = 3_600_000
+    allow_gids: tuple[Annotated[int, msgspec.Meta(ge=0, le=2**32 - 2)], ...] = ()
+    min_containment: ContainmentLevel | None = None
+
+
+_DAEMON_KINDS = typing.get_type_hints(DaemonSettings, include_extras=True)
+
+
+class Config(msgspec.Struct, frozen=True):
+    """What holds. ``file``: where it was read from, None without one. ``given``: the keys the file gave, by path."""
+
+    daemon: DaemonSettings = msgspec.field(default_factory=DaemonSettings)
+    limits: Limits = msgspec.field(default_factory=Limits)
+    tool: dict[str, ToolTable] = {}
+    file: str | None = None
+    given: frozenset[str] = frozenset()
+
+    def effective(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Every value by table, and where each came from by its path: the file, or ``default``."""
+        daemon = {**msgspec.to_builtins(self.daemon), "socket": self.daemon.socket or default_socket()}
+        values = {
+            "daemon": daemon,
+            "limits": msgspec.to_builtins(self.limits),
+            "tool": {name: table.values() for name, table in self.tool.items()},
+        }
+        return values, {key: self._source(key) for key in _paths(values)}
+
+    def _source(self, key: str) -> str:
+        from_file = key in self.given or key.startswith("tool.")
+        return self.file if self.file is not None and from_file else DEFAULT
+
+
+def load(path: str | None) -> Config:
+    """The configuration in a file; None: the defaults. Raises ConfigError: the file, the key, what is allowed."""
+    if path is None:
+        return Config()
+    file = os.path.abspath(path)
+    try:
+        return _config(_document(file), file)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _document(file: str) -> dict[str, Any]:
+    try:
+        with open(file, "rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"is not TOML: {error}") from error
+
+
+def _config(document: dict[str, Any], file: str) -> Config:
+    for name in document:
+        if name in _LATER:
+            raise ConfigError(f"[{name}] is not served yet; take the table out")
+        if name not in _TABLES:
+            raise ConfigError(f"{name} is no setting; allowed: {', '.join(f'[{table}]' for table in _TABLES)}")
+    directory = os.path.dirname(file)
+    fields = read_fields(document.get("daemon", {}), _DAEMON_KINDS, "daemon")
+    limits = read_limits(document.get("limits", {}), "limits", Limits())
+    return Config(
+        DaemonSettings(**{name: _place(name, value, directory) for name, value in fields.items()}),
+        limits,
+        _tools(document.get("tool", {}), limits, directory),
+        file,
+        frozenset(_paths(document)),
+    )
+
+
+def _tools(tables: object, limits: Limits, directory: str) -> dict[str, ToolTable]:
+    if not isinstance(tables, dict):
+        raise ConfigError(f"tool = {shown(tables)} is not allowed; allowed: tables [tool.NAME]")
+    return {name: read_tool(name, table, limits, directory) for name, table in tables.items()}
+
+
+def _place(name: str, value: Any, directory: str) -> Any:
+    if name not in ("socket", "state_dir") or value is None:
+        return value
+    if not value or "\0" in value:
+        raise ConfigError(f"daemon.{name} = {shown(value)} is not allowed; allowed: a path")
+    return os.path.join(directory, os.path.expanduser(value))
+
+
+def _paths(values: dict[str, Any], prefix: str = "") -> list[str]:
+    """The dotted path of every value that is no table."""
+    paths: list[str] = []
+    for key, value in values.items():
+        paths += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [prefix + key]
+    return paths
