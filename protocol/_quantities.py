@@ -9,27 +9,29 @@ from protocol._errors import QuantityError
 
 _MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _BYTES_PER_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_DIGITS = 15
+_QUOTED = 40
 DURATION_FORM = "a positive number with a unit: 250ms, 5s, 2m, 1h"
 SIZE_FORM = "a positive whole number with a unit: 512B, 64KiB, 8MiB, 1GiB"
 
 
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of ``250ms | 5s | 1.5s | 2m | 1h``; raises QuantityError for all else (0, signs, nan, no unit)."""
-    number, per_unit = _split(text, _MS_PER_UNIT, DURATION_FORM)
+    number, per_unit = _split(text, _MS_PER_UNIT)
     whole, point, fraction = number.partition(".")
-    if not _is_digits(whole) or (point and not _is_digits(fraction)) or len(number) > 15:
-        raise QuantityError(f"{text!r} is not a duration; allowed is {DURATION_FORM}")
+    if not _is_digits(whole) or (point and not _is_digits(fraction)) or len(number) > _DIGITS:
+        raise QuantityError(f"{_quoted(text)} is not a duration; allowed is {DURATION_FORM}")
     value = int(whole) * per_unit + (int(fraction) * per_unit // 10 ** len(fraction) if point else 0)
     if value < 1:
-        raise QuantityError(f"{text!r} is too short; allowed is {DURATION_FORM}, at least 1ms")
+        raise QuantityError(f"{_quoted(text)} is too short; allowed is {DURATION_FORM}, at least 1ms")
     return value
 
 
 def parse_size_bytes(text: str) -> int:
     """Bytes of ``512B | 64KiB | 8MiB | 1GiB``; raises QuantityError for all else."""
-    number, per_unit = _split(text, _BYTES_PER_UNIT, SIZE_FORM)
-    if not _is_digits(number) or len(number) > 15 or int(number) < 1:
-        raise QuantityError(f"{text!r} is not a size; allowed is {SIZE_FORM}")
+    number, per_unit = _split(text, _BYTES_PER_UNIT)
+    if not _is_digits(number) or len(number) > _DIGITS or int(number) < 1:
+        raise QuantityError(f"{_quoted(text)} is not a size; allowed is {SIZE_FORM}")
     return int(number) * per_unit
 
 
@@ -37,11 +39,14 @@ def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _split(text: str, units: dict[str, int], form: str) -> tuple[str, int]:
+def _split(text: str, units: dict[str, int]) -> tuple[str, int]:
+    """The number and what its unit stands for; without a known unit an empty number, which nothing accepts."""
     unit = text.lstrip("0123456789.")
-    if unit not in units:
-        raise QuantityError(f"{text!r} has no known unit; allowed is {form}")
-    return text[: len(text) - len(unit)], units[unit]
+    return (text[: len(text) - len(unit)], units[unit]) if unit in units else ("", 0)
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}…"
 
 
 def say_duration(ms: float) -> str:
