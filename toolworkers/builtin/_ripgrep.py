@@ -95,16 +95,14 @@ def _wanted_until_closed(process: subprocess.Popen[bytes], start: Start) -> Gene
 def _argv(program: str, pattern: str, start: Start) -> list[str]:
     bounds = ["--max-depth", str(DEPTH_LIMIT), "--max-filesize", str(FILE_LIMIT)]
     # A glob that both read alike spares ripgrep the other files; all others only filter what it found.
-    globs = ["--glob", start.glob] if start.glob is not None and _SIMPLE_GLOB.fullmatch(start.glob) else []
+    globs = [start.glob] if start.glob is not None and _SIMPLE_GLOB.fullmatch(start.glob) else []
+    globs += [f"!{name}" for name in PASSED_OVER]
     return [
         program,
         *_FIXED,
         *bounds,
-        *globs,
-        "--glob",
-        f"!{PASSED_OVER}",
-        "-e",
-        pattern,
+        *(f"--glob={glob}" for glob in globs),
+        f"--regexp={pattern}",
         "--",
         f"./{start.file or ''}",
     ]

@@ -29,12 +29,13 @@ def read_file(
     with told_by(path), open_regular(place) as file:
         _refuse_binary(file, path)
         _skip_lines(file, start_line - 1, path)
-        taken, lines = _take_lines(file, max_lines)
-        truncated = bool(file.read(1))
+        taken, lines, cut = _take_lines(file, max_lines)
+        more = bool(file.read(1))
     text, complete = _decoded(taken)
+    truncated = more or cut or not complete
     answer = {"path": place.shown, "text": text, "start_line": start_line, "lines": lines, "truncated": truncated}
-    if truncated or not complete:
-        answer.update(truncated=True, next_line=start_line + lines)
+    if truncated:
+        answer["next_line"] = start_line + lines
     return answer
 
 
@@ -59,21 +60,20 @@ def _skip_lines(file: BinaryIO, count: int, path: str) -> None:
         raise ToolError(f"{path!r} has {passed} lines; allowed: start_line up to that", "past_end", "argument")
 
 
-def _take_lines(file: BinaryIO, max_lines: int | None) -> tuple[bytes, int]:
-    """Whole lines while they fit; a first line that alone is too long is cut."""
+def _take_lines(file: BinaryIO, max_lines: int | None) -> tuple[bytes, int, bool]:
+    """Whole lines while they fit, how many, and whether a first line that alone is too long was cut."""
     taken: list[bytes] = []
     room = TEXT_LIMIT
     while max_lines is None or len(taken) < max_lines:
         line = file.readline(room + 1)  # one more than fits, to see whether it does
-        if len(line) > room and taken:
+        if len(line) > room and not taken:
+            return line[:room], 1, True
+        if not line or len(line) > room:
             file.seek(-len(line), 1)
             break
-        if line:
-            taken.append(line[:room])
-        if not line or len(line) > room:
-            break
+        taken.append(line)
         room -= len(line)
-    return b"".join(taken), len(taken)
+    return b"".join(taken), len(taken), False
 
 
 def _decoded(taken: bytes) -> tuple[str, bool]:
