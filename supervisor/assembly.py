@@ -9,10 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-import trio
-
 from protocol._deadlines import NS_PER_MS
-from protocol._worker_messages import Reaped
 from supervisor.calls import Calls
 from supervisor.config import Config
 from supervisor.containment.cgroups import ControlGroups
@@ -67,7 +64,7 @@ def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Pa
     admission = Admission(settings.in_flight, settings.queue)
     calls = Calls(secrets.token_hex(3), host, tools, endings, admission, killer)
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
-    killer.on_change = lambda: (second_line.look_now(), calls.killer_changed())
+    killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
     pool_settings = _pool_settings(config, most)
     numbers, slots = itertools.count(1), deque(range(table.slots))
@@ -90,17 +87,20 @@ def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Pa
         calls.pools[name] = pool
     health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer)
     desk = Desk(calls, tools, health, config.effective())
-    limits = DoorLimits(
-        frame=settings.frame_limit, hello_s=settings.hello_timeout_ms / 1e3, frame_s=settings.frame_timeout_ms / 1e3
-    )
-    door = UnixDoor(
-        desk,
-        limits,
-        settings.clients,
-        frozenset(settings.allow_gids),
-        lambda: {zygote.pid for zygote in zygotes.values() if zygote.pid},
-    )
+    door = UnixDoor(desk, _door_limits(config), lambda: {link.pid for link in zygotes.values() if link.pid})
     return Parts(state, groups, table, killer, second_line, zygotes, calls.pools, tools, calls, endings, door)
+
+
+def _door_limits(config: Config) -> DoorLimits:
+    settings = config.daemon
+    return DoorLimits(
+        frame=settings.frame_limit,
+        hello_s=settings.hello_timeout_ms / 1e3,
+        frame_s=settings.frame_timeout_ms / 1e3,
+        clients=settings.clients,
+        clients_of_another_uid=max(1, settings.clients // 2),
+        allow_gids=frozenset(settings.allow_gids),
+    )
 
 
 def product_version() -> str:

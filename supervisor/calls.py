@@ -87,9 +87,7 @@ class Calls:
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
         try:
-            if not self.accepting:
-                raise Refusal(Reason.SHUTDOWN, "the daemon is stopping and accepts no new calls")
-            self._refuse_while_unhealthy()
+            self._refuse_while_closed()
             judged = judge(submit, self._tools, self._host, now)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
@@ -103,7 +101,7 @@ class Calls:
                 call_id, call.lane, judged.contract.side_by_side, judged.resource, judged.flavour, judged.deadline_ns
             )
         )
-        if call.result is None:
+        if call.worker is None and call.result is None:
             self._keep_time()
         return call
 
@@ -333,7 +331,10 @@ class Calls:
 
     # ------------------------------------------------------------ refusals
 
-    def _refuse_while_unhealthy(self) -> None:
+    def _refuse_while_closed(self) -> None:
+        """Stopping, or too many workers that would not die."""
+        if not self.accepting:
+            raise Refusal(Reason.SHUTDOWN, "the daemon is stopping and accepts no new calls")
         quarantined = sum(pool.unconfirmed for pool in self.pools.values())
         if quarantined and quarantined >= max(1, sum(pool.settings.most for pool in self.pools.values()) // 4):
             raise Refusal(Reason.POOL_UNHEALTHY, f"{quarantined} workers could not be killed; see deadlined status")

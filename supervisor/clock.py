@@ -23,5 +23,5 @@ def wall_s() -> float:
 
 
 def loop_time(instant_ns: int) -> float:
-    """An instant in the seconds of the running loop's clock (which starts at a number of its own), for cancel scopes."""
+    """An instant in the seconds of the running loop's own clock, for cancel scopes."""
     return trio.current_time() + (instant_ns - time.monotonic_ns()) / NS_PER_S

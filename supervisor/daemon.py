@@ -2,8 +2,8 @@
 
 Start: configuration → socket lock → state directories → control groups → killer → zygotes and first workers → a real
 throw-away tree is killed → door → ``ready``.
-Stop: no new calls → running ones end by themselves within the drain budget → the rest are killed → the kernel confirms →
-door, workers, groups, directories, socket. Exit 0: clean; 70: something survived; 75: another daemon owns the socket;
+Stop: no new calls → running ones end by themselves within the drain budget → the rest are killed → the kernel
+confirms → door, workers, groups, directories, socket. Exit 0: clean; 70: something survived; 75: another daemon owns the socket;
 2: the configuration cannot be used; 125: workers cannot be contained on this host, and why.
 """
 
@@ -26,7 +26,7 @@ from supervisor.config import Config, ConfigError, load
 from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.probe import ProbeFailed, prove
 from supervisor.containment.zygote import SpawnError
-from supervisor.doors.unix import DoorError, SocketTaken, open_socket
+from supervisor.doors.unix import DoorError, SocketTakenError, open_socket
 from supervisor.logs import open_log
 from supervisor.runtime import StateDirectory, StateError, protect_self
 from supervisor.zygote_options import BARE
@@ -46,7 +46,7 @@ def main(config_path: str | None, socket_path: str | None) -> int:
         path = find_socket(socket_path or config.daemon.socket)
         with open_socket(path) as listener:
             return trio.run(Daemon(config, path, open_log()).run, listener)
-    except SocketTaken as error:
+    except SocketTakenError as error:
         return _fail(EXIT_TAKEN, str(error))
     except (ConfigError, PlaceError) as error:
         return _fail(EXIT_USAGE, str(error))

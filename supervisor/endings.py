@@ -103,7 +103,7 @@ class Endings:
         self._outputs.close_streams(streams)
         written = [(stream.name, size, stream.path) for stream, size in zip(streams, sizes, strict=True)]
         capped = any(size >= call.judged.output_limit for size in sizes)
-        for name, size, path in written:
+        for _, size, path in written:
             if size == 0:
                 os.unlink(path)
             else:

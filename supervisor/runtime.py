@@ -20,7 +20,7 @@ def protect_self() -> None:
 
 
 class StateDirectory:
-    """``<state>/<name>/{work,outputs}``, 0700, one per daemon; what an earlier daemon of the same name left is swept."""
+    """``<state>/<name>/{work,outputs}``, 0700, one per daemon; what an earlier one of the name left is swept."""
 
     def __init__(self, parent: str, name: str) -> None:
         self.path = os.path.join(parent, name)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import msgspec
-
 from supervisor.config import Config
 
 BARE, PRELOADED = "bare", "tools"
@@ -18,21 +16,19 @@ BARE, PRELOADED = "bare", "tools"
 
 def flavours_of(config: Config) -> dict[str, dict[str, Any]]:
     """Start options by flavour (see `toolworkers._zygote.Config` for the fields)."""
-    flavours = {BARE: _options(commands=_commands(config))}
-    modules = sorted({tool.module for tool in config.tool.values() if tool.module})
-    if modules:
-        paths = sorted({path for tool in config.tool.values() for path in tool.path})
-        flavours[PRELOADED] = _options(modules=modules, path=paths, tools=_overrides(config))
+    tables = config.tool.items()
+    commands = {name: table.command_table() for name, table in tables if table.kind == "command"}
+    built_in = {name: table.contract_fields() for name, table in tables if table.kind is None}
+    flavours = {BARE: _options(commands=commands, tools=built_in)}
+    python = {name: table for name, table in tables if table.module is not None}
+    if python:
+        flavours[PRELOADED] = _options(
+            modules=sorted({table.module for table in python.values()}),
+            path=list(dict.fromkeys(path for table in python.values() for path in table.path)),
+            tools={name: table.contract_fields() for name, table in python.items()},
+        )
     return flavours
 
 
 def _options(**given: Any) -> dict[str, Any]:
     return {"outer_pidns": os.stat("/proc/self/ns/pid").st_ino, "user_env": dict(os.environ), **given}
-
-
-def _commands(config: Config) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(tool) for name, tool in config.tool.items() if tool.kind == "command"}
-
-
-def _overrides(config: Config) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(tool.contract_fields()) for name, tool in config.tool.items() if tool.module}

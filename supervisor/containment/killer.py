@@ -36,12 +36,12 @@ class _Registration:
 
 
 class KillerLink:
-    """One killer at a time. ``on_change`` is called whenever `armed` has changed: a killer has acknowledged every live
-    worker, or is gone."""
+    """One killer at a time. Who stands in ``on_change`` is called whenever `armed` has changed: a killer has
+    acknowledged every live worker, or is gone."""
 
     def __init__(self, table: DeadlineTable) -> None:
         self._table = table
-        self.on_change: Callable[[], object] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
         self._registered: dict[int, _Registration] = {}
         self._helper: Helper | None = None
         self._socket: socket.socket | None = None
@@ -148,14 +148,17 @@ class KillerLink:
 
     def _arm_if_acknowledged(self) -> None:
         if all(entry.acknowledged.is_set() for entry in self._registered.values()):
-            self.armed = True
-            self.on_change()
+            self._set_armed(True)
 
     def _lost(self) -> None:
-        self.armed = False
         self.losses += 1
-        self.on_change()
+        self._set_armed(False)
         self._close()
+
+    def _set_armed(self, armed: bool) -> None:
+        self.armed = armed
+        for tell in self.on_change:
+            tell()
 
     def _close(self) -> None:
         if self._socket is not None:

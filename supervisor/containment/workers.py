@@ -167,7 +167,7 @@ class Worker:
     # ------------------------------------------------------------ end
 
     async def wait_gone(self) -> None:
-        """Wait until no process of the worker is left, and set `is_gone`, for whoever else wants to know. One waiter."""
+        """Wait until no process of the worker is left, then set `is_gone`. For one waiter: the pool."""
         await trio.lowlevel.wait_readable(self.pidfd)
         self.is_gone.set()
 

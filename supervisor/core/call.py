@@ -30,7 +30,9 @@ from protocol._worker_messages import Ended, Reaped
 
 
 class State(Enum):
-    """Where a call is."""
+    """Where a call is. Hashed by identity: Enum's own hash is a Python function, called for every look into the table."""
+
+    __hash__ = object.__hash__
 
     WAITING = auto()
     SENT = auto()
@@ -163,7 +165,7 @@ _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
 
 
 class CallMachine:
-    """The machine of one call. ``term_grace_ms`` is the contract's; both instants are fixed for good at construction."""
+    """The machine of one call. The deadline and the contract's grace are fixed for good at construction."""
 
     __slots__ = ("_accepted", "_asked", "_due_ns", "_late", "deadline_ns", "started_ns", "state", "term_grace_ms")
 

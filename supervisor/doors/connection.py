@@ -33,12 +33,16 @@ _MSGPACK = codecs.daemon_to_client(speaks_json=False)
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
-    """Bounds of one connection; sizes in bytes, times in seconds."""
+    """Bounds of a door and of each connection; sizes in bytes, times in seconds."""
 
     frame: int = 1 << 20
     unsent: int = 1 << 20
     hello_s: float = 5.0
     frame_s: float = 10.0
+    clients: int = 256
+    clients_of_another_uid: int = 128
+    clients_without_hello: int = 32
+    allow_gids: frozenset[int] = frozenset()
 
 
 class Connection:
@@ -77,17 +81,24 @@ class Connection:
     async def _read_all(self) -> None:
         try:
             while self._open:
-                with trio.CancelScope() as patience:
-                    patience.deadline = self._patience()
-                    await trio.lowlevel.wait_readable(self._socket)
-                if patience.cancelled_caught:
-                    raise RemoteProtocolError(self._impatience())
+                await self._wait_patiently()
                 if not self._read_once():
                     return
         except RemoteProtocolError as error:
             self._refuse_and_end(str(error))
         except (OSError, trio.ClosedResourceError):
             return
+
+    async def _wait_patiently(self) -> None:
+        """Wait for bytes, as long as a client may let us wait. Raises RemoteProtocolError when that is over."""
+        until = self._patience()
+        if until == math.inf:  # between two requests, where a client may think for ever: no timer for each of them
+            await trio.lowlevel.wait_readable(self._socket)
+            return
+        with trio.CancelScope(deadline=until) as patience:
+            await trio.lowlevel.wait_readable(self._socket)
+        if patience.cancelled_caught:
+            raise RemoteProtocolError(self._impatience())
 
     def _patience(self) -> float:
         if not self.greeted:

@@ -26,7 +26,7 @@ class Peer:
         self.pid, self.uid, self.gid = _CREDENTIALS.unpack(raw)
 
     def belongs_to_call(self, zygotes: Container[int]) -> bool:
-        """Whether the peer descends from a zygote. A peer that cannot be traced (it is gone) counts as one that does."""
+        """Whether the peer descends from a zygote. One that cannot be traced (it is gone) counts as if it did."""
         pid = self.pid
         for _ in range(_DEEPEST):
             if pid in zygotes:

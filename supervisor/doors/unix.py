@@ -24,21 +24,19 @@ from supervisor.doors.peers import Peer
 
 _BACKLOG = 128
 _LONGEST_PATH = 107
-_UNGREETED = 32
-_SHARE_OF_OTHERS = 2
 
 
 class DoorError(Exception):
     """The door cannot be opened; the text says why and what to do."""
 
 
-class SocketTaken(DoorError):
+class SocketTakenError(DoorError):
     """Another daemon owns the socket."""
 
 
 @contextlib.contextmanager
 def open_socket(path: str) -> Iterator[socket.socket]:
-    """A listening socket at ``path``; leaving unlinks it and gives the lock back. Raises DoorError, SocketTaken."""
+    """A listening socket at ``path``; leaving unlinks it and gives the lock back. Raises DoorError, SocketTakenError."""
     encoded = os.fsencode(path)
     if len(encoded) > _LONGEST_PATH or b"\0" in encoded:
         raise DoorError(f"the socket path has {len(encoded)} bytes; at most {_LONGEST_PATH} are possible (unix(7))")
@@ -84,10 +82,10 @@ def _locked(path: str) -> Iterator[int]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _same_file(descriptor, path):  # its owner unlinked it between our open and our lock
-            raise SocketTaken(f"another daemon is just leaving {path}; try again")
+            raise SocketTakenError(f"another daemon is just leaving {path}; try again")
         yield descriptor
     except BlockingIOError as error:
-        raise SocketTaken(f"another daemon owns {path.removesuffix('.lock')}") from error
+        raise SocketTakenError(f"another daemon owns {path.removesuffix('.lock')}") from error
     finally:
         os.close(descriptor)
 
@@ -119,13 +117,9 @@ class UnixDoor:
         self,
         desk: Desk,
         limits: DoorLimits,
-        most_clients: int,
-        allow_gids: frozenset[int],
         zygotes: Callable[[], set[int]],
     ) -> None:
-        self._desk, self._limits, self._most = desk, limits, most_clients
-        self._allow_gids = allow_gids
-        self._zygotes = zygotes
+        self._desk, self._limits, self._zygotes = desk, limits, zygotes
         self._connections: set[Connection] = set()
         self._by_uid: Counter[int] = Counter()
         self.refused = 0
@@ -157,13 +151,15 @@ class UnixDoor:
 
     def _unwelcome(self, peer: Peer) -> bool:
         own = os.geteuid()
-        if peer.uid not in (own, 0) and peer.gid not in self._allow_gids:
+        limits = self._limits
+        if peer.uid not in (own, 0) and peer.gid not in limits.allow_gids:
             return True
         if peer.belongs_to_call(self._zygotes()):
             return True
-        share = self._most if peer.uid == own else self._most // _SHARE_OF_OTHERS
+        share = limits.clients if peer.uid == own else limits.clients_of_another_uid
         waiting = sum(not connection.greeted for connection in self._connections)
-        return len(self._connections) >= self._most or self._by_uid[peer.uid] >= share or waiting >= _UNGREETED
+        full = len(self._connections) >= limits.clients or self._by_uid[peer.uid] >= share
+        return full or waiting >= limits.clients_without_hello
 
     async def _serve(self, sock: socket.socket, uid: int) -> None:
         connection = Connection(sock, uid, self._desk, self._limits)
