@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,16 +28,14 @@ class PrivateDaemon:
         self.socket = socket
         self.process = process
         self.exit_code: int | None = None
+        self.words = ""
+        """The end of what it wrote to stderr, once it has stopped."""
         self._log = log
 
     @property
     def pid(self) -> int:
         """The daemon's process."""
         return self.process.pid
-
-    def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
-        return self._log.read_text(errors="replace")[-2000:].strip()
 
     def stop(self) -> int | None:
         """Have it drain and stop, then stop at once. Returns its exit code; None: it still runs."""
@@ -49,19 +47,22 @@ class PrivateDaemon:
                 break
             except subprocess.TimeoutExpired:
                 continue
+        self.words = self._log.read_text(errors="replace")[-2000:].strip()
         return self.exit_code
 
 
 @contextmanager
-def open_private_daemon(directory: Path, environment: dict[str, str]) -> Iterator[PrivateDaemon]:
-    """Start ``deadlined serve`` in ``directory`` and wait until it is ready; stop it at the end of the block.
+def open_private_daemon(
+    directory: Path, environment: dict[str, str], arguments: Sequence[str] = ()
+) -> Iterator[PrivateDaemon]:
+    """Start ``deadlined serve`` in ``directory``, wait until it is ready, stop it at the end of the block.
 
     Raises DeadlinedError with the daemon's own words when it does not become ready.
     """
     socket, log = str(directory / "socket"), directory / "daemon.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "deadlined", "serve", "--socket", socket],
+            [sys.executable, "-m", "deadlined", "serve", "--socket", socket, *arguments],
             env=_environment(directory, environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -69,12 +70,15 @@ def open_private_daemon(directory: Path, environment: dict[str, str]) -> Iterato
         )
     daemon = PrivateDaemon(socket, process, log)
     try:
-        _wait_ready(daemon)
-        yield daemon
+        ready = _wait_ready(daemon)
+        if ready:
+            yield daemon
     finally:
         daemon.stop()
         if process.stdout is not None:
             process.stdout.close()
+    if not ready:
+        raise DeadlinedError(f"the daemon did not become ready: {daemon.words or 'it said nothing'}")
 
 
 def _environment(directory: Path, more: dict[str, str]) -> dict[str, str]:
@@ -83,12 +87,13 @@ def _environment(directory: Path, more: dict[str, str]) -> dict[str, str]:
     return {**kept, **own, "XDG_RUNTIME_DIR": str(directory), **more}
 
 
-def _wait_ready(daemon: PrivateDaemon) -> None:
+def _wait_ready(daemon: PrivateDaemon) -> bool:
     assert daemon.process.stdout is not None, "stdout was asked for as a pipe"
     until, said = time.monotonic() + READY_WITHIN_S, b""
     while b"\n" not in said:
         readable, _, _ = select.select([daemon.process.stdout], [], [], max(0.0, until - time.monotonic()))
         more = os.read(daemon.process.stdout.fileno(), 4096) if readable else b""
         if not more:
-            raise DeadlinedError(f"the daemon did not become ready: {daemon.last_words() or 'it said nothing'}")
+            return False
         said += more
+    return True

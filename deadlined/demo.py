@@ -78,7 +78,7 @@ def _perform(directory: Path, mark: str, show: Callable[[str], None]) -> Report:
                 show(_line(row))
                 started |= _outside.tree(daemon.pid)
         if daemon.exit_code != 0:
-            report.surprises.append(f"the daemon exited {daemon.exit_code}: {daemon.last_words()}")
+            report.surprises.append(f"the daemon exited {daemon.exit_code}: {daemon.words}")
     except DeadlinedError as error:
         report.surprises.append(str(error))
     report.left = [_outside.describe(process) for process in _survivors(mark, started)]

@@ -1,0 +1,251 @@
+"""The command line as a person or a program starts it, against a real daemon."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.contract
+MARK = "DEADLINED_TEST_MARK"
+
+
+def _sleeping(mark, *argv):
+    return json.dumps({"argv": list(argv) or ["sleep", "1000"], "env": {MARK: mark}})
+
+
+def _argv(*argv):
+    return json.dumps({"argv": argv})
+
+
+def test_call_prints_the_output_and_exits_0(deadlined):
+    done = deadlined("call", "shell", _argv("echo", "hi"))
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr.startswith("ok after ")
+
+
+def test_call_at_the_deadline_exits_124_and_leaves_nothing(deadlined, mark, nothing_left):
+    done = deadlined("call", "shell", _sleeping(mark), "--deadline", "500ms", "--json")
+    nothing_left(mark)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["status"], result["reason"]) == (124, "killed", "time_budget")
+    assert result["kill"]["confirmed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (["shell", _argv("false")], 1, None),
+        (["shell", "{bad"], 3, "invalid_arguments"),
+        (["shell", '{"argv": ["true"], "argv": ["false"]}'], 3, "invalid_arguments"),
+        (["shell", '{"argv": ["a\\u0000b"]}'], 3, "invalid_arguments"),
+        (["shell", '{"argv": ["\\ud800"]}'], 3, "invalid_arguments"),
+        (["shell", '{"argv": [18446744073709551616]}'], 3, "invalid_arguments"),
+        (["shell", "[]"], 3, "invalid_arguments"),
+        (["shell", _argv("true", "x" * 200 * 1024)], 3, "invalid_arguments"),
+        (["shell", _argv()], 3, "invalid_arguments"),
+        (["shell", '{"argv": ["true"], "bogus": 1}'], 3, "invalid_arguments"),
+        (["no_such_tool"], 3, "unknown_tool"),
+        (["shell", _argv("true"), "--deadline", "2h"], 3, "invalid_arguments"),
+        (["shell", _argv("true"), "--cwd", "/no/such/directory"], 3, "invalid_arguments"),
+        (["shell", _argv("no-such-program-anywhere")], 1, None),
+        (["shell", _argv("/etc/passwd")], 1, None),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_bad_input_is_one_clear_result_and_harms_nobody(deadlined, tmp_path, words, code, reason):
+    if len(words) > 1 and len(words[1]) > 100_000:  # the kernel allows no such word on a command line
+        (tmp_path / "arguments").write_text(words[1])
+        words = [words[0], f"@{tmp_path}/arguments", *words[2:]]
+    done = deadlined("call", *words, "--json")
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["reason"]) == (code, reason)
+    assert result["error"]["message"]
+    assert deadlined("call", "shell", _argv("true")).returncode == 0
+
+
+def test_a_call_runs_where_it_is_told(deadlined, tmp_path):
+    done = deadlined("call", "shell", _argv("pwd"), "--cwd", ".", cwd=tmp_path)
+    assert done.stdout == f"{tmp_path}\n"
+
+
+def test_ctrl_c_ends_the_call_and_exits_5(deadlined, mark, somebody_alive, nothing_left):
+    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+        somebody_alive(mark)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+    nothing_left(mark)
+    assert child.returncode == 5
+    assert "cancelled (client)" in err
+
+
+def test_a_killed_command_line_takes_its_call_with_it(deadlined, mark, somebody_alive, nothing_left):
+    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+        somebody_alive(mark)
+        child.kill()
+    nothing_left(mark, 5)
+
+
+def test_a_daemon_killed_mid_call_is_exit_125(daemon, deadlined, mark, somebody_alive, nothing_left):
+    daemon.expected_exit = None
+    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+        somebody_alive(mark)
+        os.kill(daemon.pid, signal.SIGKILL)
+        out, err = child.communicate(timeout=30)
+    nothing_left(mark, 2)
+    assert (child.returncode, out) == (125, "")
+    assert "connection" in err
+    assert "Traceback" not in err
+    done = deadlined("status")
+    assert done.returncode == 125
+    assert "start one with: deadlined serve" in done.stderr
+
+
+def test_a_detached_call_is_waited_for_followed_and_shown(deadlined):
+    call = deadlined("call", "shell", _argv("sh", "-c", "echo 1; sleep 1; echo 2"), "--detach").stdout.strip()
+    assert deadlined("result", call).returncode == 75
+    followed = deadlined("output", call, "--follow")
+    assert (followed.returncode, followed.stdout) == (0, "1\n2\n")
+    waited, shown = deadlined("wait", call, "--json"), deadlined("result", call, "--json")
+    assert waited.returncode == shown.returncode == 0
+    assert json.loads(waited.stdout) == json.loads(shown.stdout)
+    assert deadlined("output", call).stdout == "1\n2\n"
+
+
+def test_raw_output_is_every_byte(deadlined):
+    call = deadlined("call", "shell", _argv("head", "-c", "3000000", "/dev/zero"), "--detach").stdout.strip()
+    deadlined("wait", call)
+    with deadlined.start("output", call, "--raw", text=False) as child:
+        out, _ = child.communicate(timeout=30)
+    assert (child.returncode, out) == (0, bytes(3_000_000))
+
+
+def test_kill_ends_a_call_and_says_so_when_it_is_gone(deadlined, mark, somebody_alive, nothing_left):
+    call = deadlined("call", "shell", _sleeping(mark), "--detach").stdout.strip()
+    somebody_alive(mark)
+    done = deadlined("kill", call)
+    nothing_left(mark)
+    assert done.returncode == 0
+    assert "all gone after" in done.stdout
+    assert deadlined("result", call).returncode == 5
+    assert "had settled already" in deadlined("kill", call).stdout
+
+
+def test_ps_shows_what_runs_and_for_how_much_longer(deadlined, mark, somebody_alive):
+    call = deadlined("call", "shell", _sleeping(mark), "--detach", "--deadline", "60s").stdout.strip()
+    somebody_alive(mark)
+    done = deadlined("ps")
+    assert done.returncode == 0
+    assert call in done.stdout
+    (row,) = [row for row in json.loads(deadlined("ps", "--json").stdout)["rows"] if row["call"] == call]
+    assert 0 < row["remaining_ms"] <= 60_000
+    assert deadlined("kill", call).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["wait"], ["result"], ["output"], ["kill"]], ids=" ".join)
+def test_an_unknown_call_is_exit_3(deadlined, words):
+    done = deadlined(*words, "c_none")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "c_none" in done.stderr
+
+
+def test_status_is_healthy(deadlined):
+    assert deadlined("status").returncode == 0
+    assert json.loads(deadlined("status", "--json").stdout)["healthy"]
+
+
+def test_tools_show_contracts_and_schemas(deadlined):
+    assert "shell" in deadlined("tools").stdout
+    shell = json.loads(deadlined("tools", "shell", "--json").stdout)
+    assert shell["contract"]["kind"] == "command"
+    assert "argv" in shell["schema"]["properties"]
+    assert deadlined("tools", "no_such_tool").returncode in (2, 3)
+
+
+def test_config_show_has_values_and_their_origin(deadlined):
+    shown = json.loads(deadlined("config", "show", "--json").stdout)
+    assert shown["values"]
+    assert deadlined("config", "show").returncode == 0
+
+
+def test_config_check_names_the_bad_key(deadlined, tmp_path):
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text("")
+    bad.write_text("[daemon]\nbogus_key = 1\n")
+    assert deadlined("config", "check", str(good)).returncode == 0
+    done = deadlined("config", "check", str(bad))
+    assert done.returncode == 1
+    assert "bogus_key" in done.stderr
+    assert not json.loads(deadlined("config", "check", str(bad), "--json").stdout)["ok"]
+    assert deadlined("config", "check", str(tmp_path / "none.toml")).returncode == 1
+
+
+def test_a_second_daemon_on_the_same_socket_exits_75(daemon, deadlined):
+    done = deadlined("serve", "--socket", daemon.socket)
+    assert (done.returncode, done.stdout) == (75, "")
+    assert deadlined("status").returncode == 0
+
+
+def test_a_stopped_daemon_is_told_from_none(daemon, deadlined, monkeypatch):
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        done = deadlined("status")
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    assert done.returncode == 125
+    assert "stopped or overloaded" in done.stderr
+
+
+def test_a_terminal_is_shown_the_time_that_is_left_and_gets_its_line_back(deadlined, mark):
+    ours, theirs = pty.openpty()
+    with deadlined.start("call", "shell", _sleeping(mark), "--deadline", "2500ms", stderr=theirs) as child:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                data = os.read(ours, 4096)
+            except OSError:  # EIO: the other side is closed
+                break
+            if not data:
+                break
+            shown += data
+        child.wait(30)
+    os.close(ours)
+    assert child.returncode == 124
+    assert b"\r\x1b[Kshell: " in shown
+    assert b" s left" in shown
+    assert shown.rpartition(b"\x1b[K")[2].startswith(b"deadline: ")
+
+
+def test_completion_knows_tools_and_calls(deadlined):
+    def completed(*words):
+        environment = {**deadlined.environment, "_DEADLINED_COMPLETE": "bash_complete"}
+        environment |= {"COMP_WORDS": " ".join(["deadlined", *words]), "COMP_CWORD": str(len(words))}
+        return subprocess.run(
+            [sys.executable, "-m", "deadlined"], env=environment, capture_output=True, text=True
+        ).stdout
+
+    assert "plain,shell" in completed("call", "sh")
+    assert "plain,status" in completed("sta")
+
+
+def test_ps_answers_quickly_enough_to_be_typed(deadlined):
+    """The bound is loose on purpose (a loaded machine); the figure belongs to the bench. It catches a heavy import."""
+    begun = time.monotonic()
+    assert deadlined("ps").returncode == 0
+    assert time.monotonic() - begun < 5
+
+
+def test_the_demo_has_no_surprise():
+    environment = {name: value for name, value in os.environ.items() if name != "DEADLINED_SOCKET"}
+    done = subprocess.run(
+        [sys.executable, "-m", "deadlined", "demo"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "processes left: 0"
+    assert "surprise" not in done.stdout
