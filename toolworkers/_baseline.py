@@ -1,25 +1,24 @@
 """What a call may leave in a worker that no process check sees: threads, descriptors, directory, environment, umask,
-signal state, search path, files in its own scratch, System V objects.
+signal state, search path; files in its own scratch, System V objects.
 
 Owns the comparison with the state the worker began with, and puts back what can be put back. Whether the worker serves
-again is decided from the answer elsewhere. It runs after every warm call, so each look is one cheap system call on a
-descriptor that is kept open: fstat on /proc/self/task counts threads, on /proc/self/fd counts descriptors (Linux 6.2;
-before, the directory is listed).
+again is decided from the answer elsewhere. All of this runs after every warm call, so each look is one cheap system
+call, on a descriptor that is kept open: fstat on /proc/self/task counts threads, on /proc/self/fd counts descriptors.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-import signal
 import sys
-from _signal import getsignal as _handler_of  # type: ignore[import-not-found]  # signal.getsignal makes 64 enums: 85 µs
 from typing import Any, NamedTuple
 
+from toolworkers import _signals
 from toolworkers import _syscalls as sys_
-from toolworkers._channel import identity_of
 
-_SIGNALS = range(1, signal.NSIG)
-_STANDARD = (0, 1, 2)
+OUT_OF_THE_WAY = 512
+"""Where a worker's own descriptors lie: a tool that closes what it does not know starts below."""
 
 
 class Remains(NamedTuple):
@@ -34,7 +33,8 @@ class Scratch:
 
     def __init__(self, tmp: str, work: str, tmp_is_private: bool) -> None:
         self.tmp, self.work, self.home = tmp, work, os.path.join(tmp, "home")
-        os.makedirs(self.home, 0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # where tmp is a directory on disk it may be an old one
+            os.mkdir(self.home, 0o700)
         self.work_descriptor = _directory(work)
         mounts = (tmp, "/dev/shm") if tmp_is_private else ()  # noqa: S108  # our own mount
         self._mounts = [_directory(path) for path in mounts]
@@ -44,14 +44,22 @@ class Scratch:
         self._clean = self._look()
         self._system_v = sys_.system_v_objects()
 
-    def untouched(self) -> bool:
-        """Whether the files are those the worker began with. (Made and removed again is touched in ``work`` only.)"""
-        return self._look() == self._clean and sys_.system_v_objects() == self._system_v
+    def untouched(self, system_v: bool) -> bool:
+        """Whether the files are those the worker began with, and (5 µs more) the System V objects.
 
-    def _look(self) -> list[Any]:
-        free = [os.fstatvfs(mount) for mount in self._mounts]
-        plain = [os.fstat(directory) for directory in self._plain]
-        return [(f.f_ffree, f.f_bfree) for f in free] + [(p.st_mtime_ns, p.st_nlink) for p in plain]
+        What was made and removed again is a touch in ``work`` only.
+        """
+        return self._look() == self._clean and (not system_v or sys_.system_v_objects() == self._system_v)
+
+    def _look(self) -> list[float]:
+        looks: list[float] = []
+        for mount in self._mounts:
+            free = os.fstatvfs(mount)
+            looks += (free.f_ffree, free.f_bfree)
+        for directory in self._plain:
+            plain = os.fstat(directory)
+            looks += (plain.st_mtime_ns, plain.st_nlink)
+        return looks
 
 
 class Baseline:
@@ -60,24 +68,25 @@ class Baseline:
     def __init__(self) -> None:
         self._tasks = _directory("/proc/self/task")
         self._open = _directory("/proc/self/fd")
+        self._null, self._output = _keep(0), _keep(1)
         self._streams = sys.stdin, sys.stdout, sys.stderr
         self._path = list(sys.path)
         self._environment = dict(os.environ)
         self._raw_environment = dict(_raw(os.environ))
         self._umask = os.umask(0)
         os.umask(self._umask)
-        self._handlers = self._read_handlers()
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._signals = _signals.state()
         self._threads = os.fstat(self._tasks).st_nlink
-        self._standard = [identity_of(descriptor) for descriptor in _STANDARD]
         self._descriptors = self._count_descriptors()
 
-    def output_moved(self) -> None:
-        """Descriptors 1 and 2 have been pointed at a new file by the worker itself."""
-        self._standard = [identity_of(descriptor) for descriptor in _STANDARD]
+    def take_output(self, descriptor: int) -> None:
+        """Point 1 and 2 at another file, for good; ``descriptor`` itself is closed."""
+        os.dup2(descriptor, self._output, inheritable=False)
+        os.close(descriptor)
+        self._redirect()
 
     def restore(self, work_descriptor: int) -> Remains:
-        """Put directory, umask, environment and search path back; compare the rest."""
+        """Put directory, umask, environment, search path and 0, 1, 2 back; compare the rest."""
         os.fchdir(work_descriptor)
         os.umask(self._umask)
         if _raw(os.environ) != self._raw_environment:
@@ -85,32 +94,24 @@ class Baseline:
             os.environ.update(self._environment)
         if sys.path != self._path:
             sys.path[:] = self._path
-        threads = max(0, os.fstat(self._tasks).st_nlink - self._threads)
-        return Remains(threads, threads == 0 and self._signals_same() and self._descriptors_same())
-
-    def _signals_same(self) -> bool:
-        return (
-            self._read_handlers() == self._handlers
-            and signal.pthread_sigmask(signal.SIG_BLOCK, ()) == self._mask
-            and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+        threads = os.fstat(self._tasks).st_nlink - self._threads
+        same = (
+            threads == 0
+            and self._count_descriptors() == self._descriptors
+            and _signals.state() == self._signals
+            and (sys.stdin, sys.stdout, sys.stderr) == self._streams
         )
+        self._redirect()
+        return Remains(max(0, threads), same)
 
-    def _descriptors_same(self) -> bool:
-        """As many as before, and the three that have a meaning still mean it. (`Channel` looks after its own.)"""
-        if (sys.stdin, sys.stdout, sys.stderr) != self._streams or self._count_descriptors() != self._descriptors:
-            return False
-        try:
-            return [identity_of(descriptor) for descriptor in _STANDARD] == self._standard
-        except OSError:
-            return False
+    def _redirect(self) -> None:
+        os.dup2(self._null, 0)
+        os.dup2(self._output, 1)
+        os.dup2(self._output, 2)
 
     def _count_descriptors(self) -> int:
         # In /proc a directory's size is 0, except here since Linux 6.2; listing it costs three times as much.
         return os.fstat(self._open).st_size or len(os.listdir(self._open))
-
-    @staticmethod
-    def _read_handlers() -> list[Any]:
-        return list(map(_handler_of, _SIGNALS))
 
 
 def _raw(environment: Any) -> dict[bytes, bytes]:
@@ -121,3 +122,7 @@ def _raw(environment: Any) -> dict[bytes, bytes]:
 
 def _directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _keep(descriptor: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)

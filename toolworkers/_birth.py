@@ -18,7 +18,7 @@ from typing import NoReturn
 from protocol._worker_messages import Spawn
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
-from toolworkers._baseline import Scratch
+from toolworkers._baseline import OUT_OF_THE_WAY, Scratch
 from toolworkers._channel import Channel, ChannelLost
 from toolworkers._worker import Settings, Worker
 
@@ -26,8 +26,6 @@ EXIT_FAILED = 70
 """The worker itself broke (its reason is on the daemon's stderr); EX_SOFTWARE of sysexits.h."""
 EXIT_LOST = 71
 """The socket to the daemon ended, or a tool has taken it away."""
-_OUT_OF_THE_WAY = 512
-"""Where the socket and other descriptors of ours lie: a tool that closes what it does not know starts below."""
 _FROM_ZYGOTE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
@@ -42,7 +40,7 @@ def become(request: Spawn, descriptors: list[int], settings: Settings) -> NoRetu
         world.join_cgroups(descriptors[1:])
         sys_.die_with_parent()
         os.setsid()
-        complaints = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        complaints = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
         channel = Channel(_take_descriptors(descriptors[0], complaints, request.scratch))
         missing = _enter(request)
         worker = _settle_in(channel, request, missing, settings)
@@ -61,7 +59,7 @@ def become(request: Spawn, descriptors: list[int], settings: Settings) -> NoRetu
 
 def _take_descriptors(channel: int, complaints: int, scratch: str) -> int:
     """0 ← /dev/null, 1 and 2 ← the standing output file, the socket out of the way, everything else closed."""
-    moved = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+    moved = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
     output = os.open(os.path.join(scratch, "out"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for source, target in ((null, 0), (output, 1), (output, 2)):
@@ -89,8 +87,7 @@ def _settle_in(channel: Channel, request: Spawn, missing: list[str], settings: S
     tmp, work = (os.path.join(request.scratch, name) for name in ("tmp", "work"))
     scratch = Scratch(tmp, work, contained and not {"tmp", "shm"} & set(missing))
     os.fchdir(scratch.work_descriptor)
-    os.environ.clear()
-    os.environ.update(world.command_environment(tmp, scratch.home, {}, settings.user_env))
+    os.environ["TMPDIR"], os.environ["HOME"] = tmp, scratch.home  # the rest is as the zygote has set it
     tempfile.tempdir = None  # the zygote's choice, if it made one
     _reseed()
     for number in _FROM_ZYGOTE:

@@ -18,11 +18,13 @@ from protocol._framing import FRAME_HARD_LIMIT, FrameBuffer
 from protocol._links import Speaker, WorkerLink
 from protocol._worker_messages import Call, FromWorker
 
-_READ_BYTES = 65_536
+_READ_BYTES = 16_384
 _INT_BYTES = array.array("i").itemsize
 _DESCRIPTORS = 8
 """More than any Call carries (six: two streams); what a message brings beyond them the kernel drops and closes."""
 _SPACE = socket.CMSG_SPACE(_DESCRIPTORS * _INT_BYTES)
+_codec = worker_to_daemon()
+"""Made once, in the zygote: making it in each worker touches two hundred pages, a millisecond of copying."""
 
 
 class ChannelLost(Exception):  # noqa: N818  # said as the event it is
@@ -33,8 +35,8 @@ class Channel:
     """Blocking; one call at a time, as the link's table has it."""
 
     def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
-        self._codec = worker_to_daemon()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
+        self._inode = os.fstat(descriptor).st_ino
         self._link = WorkerLink(Speaker.WORKER)
         self._buffer = FrameBuffer(FRAME_HARD_LIMIT)
         self._frames: deque[bytes] = deque()
@@ -51,7 +53,7 @@ class Channel:
         try:
             while not self._frames:
                 self._read()
-            call = self._codec.unpack(self._frames.popleft())
+            call = _codec.unpack(self._frames.popleft())
             self._link.hear(call)
         except (OSError, ProtocolError) as error:
             raise ChannelLost(str(error)) from error
@@ -71,7 +73,7 @@ class Channel:
 
     def pack(self, message: FromWorker) -> bytes:
         """The frame of a message. Raises LocalProtocolError for a value that no frame can carry."""
-        return self._codec.pack(message)
+        return _codec.pack(message)
 
     def send(self, message: FromWorker, packed: bytes | None = None) -> None:
         """Say ``message`` (``packed``: its frame, where the caller had to pack it first). Raises ChannelLost."""
@@ -90,15 +92,9 @@ class Channel:
         if self._writable.poll(0) == [(self._socket.fileno(), select.POLLOUT)]:
             self.send(message)
 
-    def is_whole(self, identity: tuple[int, int]) -> bool:
-        """Whether the descriptor is still the socket it was (`identity_of`)."""
+    def is_whole(self) -> bool:
+        """Whether the descriptor is still the socket that it was in the beginning."""
         try:
-            return identity_of(self._socket.fileno()) == identity
+            return os.fstat(self._socket.fileno()).st_ino == self._inode
         except OSError:
             return False
-
-
-def identity_of(descriptor: int) -> tuple[int, int]:
-    """Device and inode of what a descriptor is open on."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino

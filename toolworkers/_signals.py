@@ -18,6 +18,7 @@ SIGCHLD: int = _signal.SIGCHLD
 SIGCONT: int = _signal.SIGCONT
 SIGTTOU: int = _signal.SIGTTOU
 SIGXFSZ: int = _signal.SIGXFSZ
+_CLASSIC = range(1, 32)
 SI_KERNEL = 0x80
 """``si_code`` of a signal that the kernel sent by itself: from a terminal's keys, for instance (sigaction(2))."""
 
@@ -41,3 +42,9 @@ def is_ignored(number: int) -> bool:
 def set_default(number: int) -> None:
     """The kernel's own action for a signal."""
     _signal.signal(number, _signal.SIG_DFL)
+
+
+def state() -> list[object]:
+    """Handlers of the classic signals, the mask, whether an alarm is set: to be compared with an earlier state."""
+    handlers: list[object] = [_signal.getsignal(number) for number in _CLASSIC]
+    return [*handlers, _signal.pthread_sigmask(_signal.SIG_BLOCK, ()), _signal.getitimer(_signal.ITIMER_REAL)[0] > 0]

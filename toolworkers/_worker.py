@@ -25,12 +25,14 @@ from protocol._errors import InvalidArguments, LocalProtocolError
 from protocol._worker_messages import Accepted, Call, Ended, WorkerReady
 from toolworkers import _world as world
 from toolworkers._baseline import Baseline, Scratch
-from toolworkers._channel import Channel, identity_of
+from toolworkers._channel import Channel
 from toolworkers._registry import Context, Registry, Tool
 from toolworkers.runners import command, python
 from toolworkers.runners._failures import failed, printable
 from toolworkers.runners._progress import ProgressSink
 
+_NOWHERE = Context(deadline_ns=0, workdir="/")
+"""What a tool that asks for no Context is not given."""
 Refusal = Literal["invalid_arguments", "bad_cwd"]
 
 
@@ -48,15 +50,13 @@ class Worker:
     def __init__(self, channel: Channel, scratch: Scratch, settings: Settings) -> None:
         self._channel, self._scratch, self._settings = channel, scratch, settings
         self._registry = settings.registry
-        self._identity = identity_of(channel.fileno())
-        self._nowhere = Context(deadline_ns=0, workdir=scratch.work)
         self._on_term: Callable[[], None] | None = None
         signal.signal(signal.SIGTERM, self._terminate)
-        self._baseline = Baseline()
-        self._cpu_ms, _ = python.used()
 
     def report(self, missing: list[str], describe: bool) -> None:
-        """Say WorkerReady. A description of all tools that fits no frame is a failure to start."""
+        """Take the baseline and say WorkerReady. A description that fits no frame raises."""
+        self._baseline = Baseline()
+        self._used = python.used()
         tools = self._registry.describe() if describe else None
         self._channel.send(WorkerReady(os.getpid(), missing, tools))
 
@@ -102,7 +102,7 @@ class Worker:
         self._take_output(descriptors)
         self._lend_environment(tool.contract)
         sink = None
-        context = self._nowhere
+        context = _NOWHERE
         if tool.context_parameter is not None:
             sink = ProgressSink(self._channel, call.nonce)
             context = self._context(call, sink)
@@ -115,7 +115,7 @@ class Worker:
         ended.left_processes = left.killed
         self._measure(ended)
         may = tool.contract.read_only or tool.contract.reusable
-        self._judge(ended, left.clean, may and not tool.contract.fresh)
+        self._judge(ended, left.clean, may and not tool.contract.fresh, system_v=not tool.contract.read_only)
         return ended
 
     def _run_command(self, call: Call, tool: Tool, arguments: dict[str, object], descriptors: list[int]) -> Ended:
@@ -132,7 +132,7 @@ class Worker:
         finally:
             self._on_term = None
             run.close()
-        self._judge(ended, run.clean, not tool.contract.fresh)
+        self._judge(ended, run.clean, not tool.contract.fresh, system_v=True)
         return ended
 
     # ------------------------------------------------------------ around a call
@@ -148,12 +148,8 @@ class Worker:
 
     def _take_output(self, descriptors: list[int]) -> None:
         """The next standing output file, when the daemon has adopted the last one."""
-        if descriptors:
-            for target in (1, 2):
-                os.dup2(descriptors[0], target)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            self._baseline.output_moved()
+        for descriptor in descriptors:
+            self._baseline.take_output(descriptor)
 
     def _lend_environment(self, contract: Contract) -> None:
         """What a Python tool's contract asks for beyond the worker's own; the baseline takes it back."""
@@ -172,11 +168,12 @@ class Worker:
         return self._settings.user_env.get("HOME", "/") if contract.home == "user" else self._scratch.home
 
     def _measure(self, ended: Ended) -> None:
-        before = self._cpu_ms
-        self._cpu_ms, ended.max_rss_bytes = python.used()
-        ended.cpu_ms = int(self._cpu_ms - before)
+        used = python.used(self._used)
+        ended.cpu_ms = int(used.cpu_ms - self._used.cpu_ms)
+        ended.max_rss_bytes = used.max_rss_bytes
+        self._used = used
 
-    def _judge(self, ended: Ended, swept: bool, may_serve_again: bool) -> None:
+    def _judge(self, ended: Ended, swept: bool, may_serve_again: bool, system_v: bool) -> None:
         """Put back what can be put back, and say whether nothing of the call is left."""
         remains = self._baseline.restore(self._scratch.work_descriptor)
         ended.left_threads = remains.threads
@@ -184,8 +181,8 @@ class Worker:
             may_serve_again
             and swept
             and remains.same
-            and self._channel.is_whole(self._identity)
-            and self._scratch.untouched()
+            and self._channel.is_whole()
+            and self._scratch.untouched(system_v)
         )
 
     def _send(self, ended: Ended) -> None:

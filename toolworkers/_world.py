@@ -150,8 +150,9 @@ def sweep(outer_pid_namespace: int) -> Leftovers:
     """
     if os.getpid() != 1 or _own_pid_namespace() == outer_pid_namespace:
         raise RuntimeError("sweep() outside a worker's own pid namespace")
-    _reap_dead()
     try:
+        os.kill(-1, 0)  # finds zombies too: where it finds nothing there is nothing to reap
+        _reap_dead()
         os.kill(-1, 0)
     except ProcessLookupError:
         return Leftovers(0, True)

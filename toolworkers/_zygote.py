@@ -92,9 +92,11 @@ def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
 
 def load_settings(config_json: str) -> Settings:
     """Every tool, imported and described. Raises RegistryError or msgspec.MsgspecError that say what is wrong."""
-    # Libraries that start a thread per core at import would make every fork a gamble.
-    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     config = msgspec.json.decode(config_json, type=Config)
+    # Libraries that start a thread per core at import would make every fork a gamble.
+    one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    os.environ.clear()
+    os.environ.update(world.command_environment("/", "/", one_thread, config.user_env))
     sys.path.extend(config.path)
     registry = builtin_registry()
     for module in config.modules:
