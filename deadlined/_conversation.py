@@ -41,6 +41,8 @@ Answer = (
 )
 Kind = TypeVar("Kind")
 
+UNKNOWN_CALL = "unknown_call"
+"""The daemon's code for a call, or a submit, that it does not know (any more)."""
 LAST_ANSWERS: Mapping[type, tuple[type, ...]] = {
     cm.Submit: (cm.Settled,),
     cm.Cancel: (cm.CancelAccepted,),
@@ -97,6 +99,21 @@ class Exchange:
         if not isinstance(self.answer, kind):
             raise NotUnderstood(f"the daemon answered {type(self.request).__name__} by {type(self.answer).__name__}")
         return self.answer
+
+
+def cancel_of(call: str, end: Exchange | None) -> cm.Cancel:
+    """What ends ``call``: by its submit where ``end`` is that, because then its client cancels it and no operator."""
+    if end is not None and isinstance(end.request, cm.Submit):
+        return cm.Cancel(id=0, submit=end.request.id)
+    return cm.Cancel(id=0, call=call)
+
+
+def was_live(cancel: Exchange) -> bool:
+    """Whether a cancel that was answered had something to end. A submit that has just settled is no longer known."""
+    by_submit = isinstance(cancel.request, cm.Cancel) and cancel.request.submit is not None
+    if by_submit and isinstance(cancel.error, RequestRefused) and cancel.error.error.code == UNKNOWN_CALL:
+        return False
+    return cancel.outcome(cm.CancelAccepted).live
 
 
 class Conversation:

@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 
 from deadlined._arguments import Arguments, SubmitOptions, submit_message
 from deadlined._async_line import AsyncLine
-from deadlined._conversation import Exchange
+from deadlined._conversation import Exchange, cancel_of, was_live
 from deadlined._errors import DaemonNotRunning
 from deadlined._following import POLL_S, OutputCursor
 from protocol import _client_messages as cm
@@ -63,7 +63,9 @@ class AsyncCallHandle:
 
     async def cancel(self) -> bool:
         """Have the call ended now; ``wait`` returns when its end is confirmed. False: it had settled already."""
-        return (await self._client._line.answered(cm.Cancel(id=0, call=self.call))).outcome(cm.CancelAccepted).live
+        if self.settled is not None:
+            return False
+        return was_live(await self._client._line.answered(cancel_of(self.call, self._end)))
 
     def output(self, *, stream: str = "both", follow: bool = True) -> AsyncIterator[bytes]:
         """Raw output as it is written, until the call has settled; without ``follow``, what is there now."""

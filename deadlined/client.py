@@ -12,7 +12,7 @@ from typing import Unpack
 
 from deadlined._arguments import Arguments, SubmitOptions, submit_message
 from deadlined._blocking import BlockingLine, connect
-from deadlined._conversation import Exchange, Kind, Request
+from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
 from deadlined._following import POLL_S, OutputCursor
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
@@ -63,7 +63,9 @@ class CallHandle:
 
     def cancel(self) -> bool:
         """Have the call ended now; ``wait`` returns when its end is confirmed. False: it had settled already."""
-        return self._client._ask(cm.Cancel(id=0, call=self.call), cm.CancelAccepted).live
+        if self.settled is not None:
+            return False
+        return was_live(self._client._line.answered(cancel_of(self.call, self._end)))
 
     def output(self, *, stream: str = "both", follow: bool = True) -> Iterator[bytes]:
         """Raw output as it is written, until the call has settled; without ``follow``, what is there now."""

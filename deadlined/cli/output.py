@@ -13,6 +13,8 @@ from deadlined.cli._options import client_options
 from deadlined.cli._report import print_json
 from deadlined.cli._screen import printable
 from deadlined.cli._session import complete_calls, open_client
+from protocol._client_messages import Pending
+from protocol._outcomes import CallResult
 
 
 @click.command("output")
@@ -34,9 +36,17 @@ def output_command(
     """
     with open_client(socket_path) as client:
         put = _json_writer(call) if as_json else _raw_writer() if raw or not sys.stdout.isatty() else _text_writer()
-        for data in client.handle(call).output(stream=stream or "both", follow=follow):
+        handle, empty = client.handle(call), True
+        for data in handle.output(stream=stream or "both", follow=follow):
             put(data)
+            empty = False
         put(b"")
+        if empty and stream is None and _split(handle.peek()):
+            raise click.UsageError("this call kept its streams apart; add --stream stdout or --stream stderr")
+
+
+def _split(state: CallResult | Pending) -> bool:
+    return isinstance(state, CallResult) and bool(state.output.streams) and "both" not in state.output.streams
 
 
 def _json_writer(call: str) -> Callable[[bytes], None]:

@@ -11,7 +11,7 @@ from protocol import _client_messages as cm
 from protocol._codecs import daemon_to_client
 from protocol._framing import FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
-from protocol._outcomes import CallResult, Reason, Status
+from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 
 
 class FakeDaemon:
@@ -97,8 +97,10 @@ class FakeDaemon:
         for call, submit in list(self._hanging.items()):
             if submit == message.submit or call == message.call:
                 del self._hanging[call]
-                ended = _result(call, Status.CANCELLED, Reason.CLIENT)
+                ended = _result(call, Status.CANCELLED, Reason.CLIENT if message.submit else Reason.OPERATOR)
                 return [cm.CancelAccepted(message.id, call, True), cm.Settled(submit, ended)]
+        if message.submit is not None:
+            return [cm.Failed(message.id, ErrorInfo(ErrorClass.ARGUMENT, "unknown_call", "no such request"))]
         return [cm.CancelAccepted(message.id, message.call or "c_0", False)]
 
 

@@ -70,6 +70,26 @@ def test_a_handle_waits_cancels_and_reports(fake_daemon):
         assert not h.cancel()
 
 
+def test_its_own_client_cancels_a_call_and_an_operator_any_other(fake_daemon):
+    with Client(fake_daemon.path) as d:
+        own, other = d.submit("hang"), d.submit("hang")
+        own.cancel()
+        d.handle(other.call).cancel()
+        assert (own.wait().reason, other.wait().reason) == ("client", "operator")
+
+
+def test_a_cancel_that_comes_just_too_late_is_no_error(fake_daemon):
+    late = CallResult("c_1", "t", Status.OK)
+    fake_daemon.on[cm.Cancel] = lambda m: [
+        cm.Failed(m.id, ErrorInfo(ErrorClass.ARGUMENT, "unknown_call", "settled")),
+        cm.Settled(m.submit, late),
+    ]
+    with Client(fake_daemon.path) as d:
+        h = d.submit("hang")
+        assert not h.cancel()
+        assert h.wait() == late
+
+
 def test_a_detached_call_is_waited_for_by_its_id(fake_daemon):
     with Client(fake_daemon.path) as d:
         assert d.submit("echo", detach=True).wait().call == "c_1"

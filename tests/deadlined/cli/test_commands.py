@@ -22,6 +22,7 @@ from protocol._outcomes import (
     OutputInfo,
     Reason,
     Status,
+    StreamInfo,
     Timing,
 )
 
@@ -186,8 +187,19 @@ def test_output_as_json_is_one_object_a_chunk(fake_daemon, command):
 
 def test_output_asks_for_the_stream(fake_daemon, command):
     fake_daemon.on[cm.ReadOutput] = lambda m: [cm.OutputChunk(m.id, m.call, 0, b"", True)]
-    command("output", "c_1", "--stream", "stderr")
+    assert command("output", "c_1", "--stream", "stderr")[0] == 0
     assert fake_daemon.heard[-1].stream == "stderr"
+
+
+def test_output_of_a_call_with_two_streams_says_which_to_ask_for(fake_daemon, command):
+    split = CallResult(
+        "c_1", "t", Status.OK, output=OutputInfo(streams={"stdout": StreamInfo(1), "stderr": StreamInfo()})
+    )
+    fake_daemon.on[cm.ReadOutput] = lambda m: [cm.OutputChunk(m.id, m.call, 0, b"", True)]
+    fake_daemon.on[cm.Wait] = lambda m: [cm.Settled(m.id, split)]
+    code, _, err = command("output", "c_1")
+    assert code == 2
+    assert "--stream stdout" in err
 
 
 def _status(degraded):
