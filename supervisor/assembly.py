@@ -20,7 +20,7 @@ from supervisor.containment.table import DeadlineTable
 from supervisor.containment.zygote import ZygoteLink
 from supervisor.core.admission import Admission
 from supervisor.core.intake import Host
-from supervisor.core.respawn import Respawn
+from supervisor.core.respawn import Respawn, RespawnSettings, pool_breaker
 from supervisor.core.tools import Tools
 from supervisor.desk import Desk
 from supervisor.doors.connection import DoorLimits
@@ -67,7 +67,7 @@ def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Pa
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
     pool_settings = _pool_settings(config, most)
-    numbers, slots = itertools.count(1), deque(range(table.slots))
+    numbers, slots, breaker = itertools.count(1), deque(range(table.slots)), pool_breaker(RespawnSettings())
     for name, zygote in zygotes.items():
         pool = Pool(
             name,

@@ -29,7 +29,8 @@ from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.endings import Endings
-from supervisor.keys import Keys
+from supervisor.journal.results import KeptCall
+from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.output_watch import OutputWatch
 
@@ -82,19 +83,20 @@ class Calls:
 
     # ------------------------------------------------------------ from doors
 
-    def submit(self, submit: Submit, uid: int) -> LiveCall:
+    def submit(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A call is asked for. It may have settled when this returns (refused, replayed); else watch it."""
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
         try:
             self._refuse_while_closed()
             judged = judge(submit, self._tools, self._host, now)
+            self._refuse_while_unhealthy(judged.flavour)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
-        key, earlier = self._keys.claim(submit, uid, call_id)
-        if earlier is not None:
-            return self._again(call_id, earlier, submit, judged, now)
-        call = LiveCall(call_id, uid, key, judged, now)
+        claim = self._keys.claim(submit, uid, call_id, judged.arguments)
+        if claim.earlier is not None:
+            return self._again(call_id, claim, submit, uid, now)
+        call = LiveCall(call_id, uid, claim.key, judged, now)
         self.live[call_id] = call
         self._carry(
             self._admission.submitted(
@@ -111,7 +113,7 @@ class Calls:
             self._carry(self._admission.cancelled(call.id))
         self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
 
-    def find(self, call_id: str, uid: int) -> LiveCall | None:
+    def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
         """A live or kept call of the same uid (root may see all)."""
         call = self.live.get(call_id) or self._endings.kept.get(call_id)
         return call if call is not None and uid in (call.uid, 0) else None
@@ -314,7 +316,7 @@ class Calls:
     def _told(self, call: LiveCall, result: CallResult) -> None:
         self.settled += 1
         del self.live[call.id]
-        self._endings.keep(call, now_ns())
+        self._endings.keep(call, result, now_ns())
         call.tell(result)
         self._carry(self._admission.finished(call.id))
 
@@ -339,6 +341,12 @@ class Calls:
         if quarantined and quarantined >= max(1, sum(pool.settings.most for pool in self.pools.values()) // 4):
             raise Refusal(Reason.POOL_UNHEALTHY, f"{quarantined} workers could not be killed; see deadlined status")
 
+    def _refuse_while_unhealthy(self, flavour: str) -> None:
+        """The pool's breaker is open: fail fast. With a warm worker at hand there is no reason to."""
+        pool = self.pools[flavour]
+        if not pool.healthy and not pool.idle:
+            raise Refusal(Reason.POOL_UNHEALTHY, pool.trouble() or "no worker can be started")
+
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
         call = LiveCall(call_id, uid, call_id, judged, now)
@@ -346,16 +354,19 @@ class Calls:
         settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
         call.result = results.result_of(self._facts(call), settle)
         self.settled += 1
-        self._endings.keep(call, now_ns())
+        self._endings.keep(call, call.result, now)
         return call
 
-    def _again(self, call_id: str, earlier: str, submit: Submit, judged: Judged, now: int) -> LiveCall:
+    def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:
         """The same delivery key: the same call answers, or a conflict does."""
-        call = self.live.get(earlier) or self._endings.kept.get(earlier)
-        if call is not None and (call.judged.tool, call.judged.arguments) == (judged.tool, judged.arguments):
-            return call
-        conflict = Refusal(Reason.KEY_CONFLICT, f"key {submit.key!r} was used by call {earlier} with other arguments")
-        return self._refused(call_id, call.uid if call else 0, submit, conflict, now)
+        earlier = claim.earlier or ""
+        found = self.live.get(earlier) or self._endings.kept.get(earlier)
+        if found is not None and claim.same:
+            return found
+        text = f"key {submit.key!r} stands for call {earlier}, " + (
+            "whose result is no longer kept" if claim.same else "which has another tool or other arguments"
+        )
+        return self._refused(call_id, uid, submit, Refusal(Reason.KEY_CONFLICT, text), now)
 
     def _facts(self, call: LiveCall) -> results.Facts:
         judged, worker = call.judged, call.worker

@@ -14,6 +14,7 @@ from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
+from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Desk:
 
     def _submit(self, connection: Connection, submit: cm.Submit) -> None:
         call = self._calls.submit(submit, connection.uid)
-        if call.result is None:
+        if isinstance(call, LiveCall) and call.result is None:
             if submit.detach or submit.announce:
                 connection.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             if submit.detach:
@@ -83,19 +84,20 @@ class Desk:
         call = self._find(connection, wait.id, wait.call)
         if call is None:
             return
-        if call.result is None and wait.nowait:
+        if isinstance(call, LiveCall) and call.result is None and wait.nowait:
             left = remaining_ms(call.judged.deadline_ns, now_ns())
             connection.say(cm.Pending(wait.id, call.id, left))
             return
         self._tell_when_settled(connection, wait.id, call)
 
-    def _tell_when_settled(self, connection: Connection, request: int, call: LiveCall) -> None:
+    def _tell_when_settled(self, connection: Connection, request: int, call: LiveCall | KeptCall) -> None:
         if call.result is not None:
             connection.settled(request, call.result)
-        else:
+        elif isinstance(call, LiveCall):
             call.watchers.append(lambda result: connection.settled(request, result))
 
     def _cancel(self, connection: Connection, cancel: cm.Cancel) -> None:
+        call: LiveCall | KeptCall | None
         if cancel.submit is not None:
             call = connection.attached.get(cancel.submit)
             if call is None:
@@ -109,9 +111,9 @@ class Desk:
             if found is None:
                 return
             call, reason = found, Reason.OPERATOR
-        live = call.result is None
+        live = isinstance(call, LiveCall) and call.result is None
         connection.say(cm.CancelAccepted(cancel.id, call.id, live))
-        if live:
+        if isinstance(call, LiveCall):
             self._calls.end(call, Status.CANCELLED, reason)
 
     def _read_output(self, connection: Connection, ask: cm.ReadOutput) -> None:
@@ -135,10 +137,16 @@ class Desk:
             return
         connection.say(cm.Tools(ask.id, found))
 
-    def _find(self, connection: Connection, request: int, call_id: str) -> LiveCall | None:
+    def _find(self, connection: Connection, request: int, call_id: str) -> LiveCall | KeptCall | None:
         call = self._calls.find(call_id, connection.uid)
         if call is None:
             connection.say(_failed(request, "unknown_call", f"no call {call_id[:80]!r} is known here (any more)"))
+        return call
+
+    def _attached(self, connection: Connection, request: int, submit: int) -> LiveCall | None:
+        call = connection.attached.get(submit)
+        if call is None:
+            connection.say(_failed(request, "unknown_call", f"no call of request {submit} is in flight here"))
         return call
 
     def _rows(self) -> list[cm.ProcessRow]:
@@ -180,10 +188,12 @@ def _state_of(worker: object) -> str:
     return "busy" if getattr(worker, "call", None) is not None else "idle"
 
 
-def _path_of(call: LiveCall, stream: str) -> str | None:
-    if call.result is not None:
-        info = call.result.output.streams.get(stream)
+def _path_of(call: LiveCall | KeptCall, stream: str) -> str | None:
+    result = call.result
+    if result is not None:
+        info = result.output.streams.get(stream)
         return info.path if info else None
+    assert isinstance(call, LiveCall)
     for open_stream in call.streams:
         if open_stream.name == stream:
             return open_stream.path

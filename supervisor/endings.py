@@ -30,7 +30,7 @@ class Endings:
 
     def __init__(self, outputs: OutputStore, result_ttl_ms: int) -> None:
         self._outputs = outputs
-        self.kept: ResultStore[LiveCall] = ResultStore(result_ttl_ms, self._forget)
+        self.kept = ResultStore(result_ttl_ms, self._forget)
         self._to_remove: list[str] = []
 
     def open_outputs(self, call: LiveCall, worker: Worker) -> list[int]:
@@ -70,9 +70,9 @@ class Endings:
         if result.output.path is not None:
             await trio.to_thread.run_sync(self._show, call, result, result.output.path)
 
-    def keep(self, call: LiveCall, now_ns: int) -> None:
+    def keep(self, call: LiveCall, result: CallResult, now_ns: int) -> None:
         """The call has settled: readers may ask for it until its time is up."""
-        self.kept.keep(call.id, call, now_ns)
+        self.kept.keep(call.uid, result, call.files, now_ns)
 
     async def expire(self, now_ns: int) -> None:
         """Forget what is too old, and remove its files."""
@@ -123,8 +123,8 @@ class Endings:
         result.output.view = view_of(head, tail, size, path)
         return True
 
-    def _forget(self, call: LiveCall) -> None:
-        self._to_remove += call.files
+    def _forget(self, files: tuple[str, ...]) -> None:
+        self._to_remove += files
 
     async def _remove(self) -> None:
         paths, self._to_remove = self._to_remove, []

@@ -1,38 +1,51 @@
 """Delivery keys of clients: the same key of the same uid and run names the same logical call, so a delivery that comes
-twice is answered once. (In memory, as long as the results; the journal takes this place later.)"""
+twice is answered once. (In memory, as long as the daemon lives; the journal takes this place later.)"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from typing import NamedTuple
 
 from protocol._client_messages import Submit
 
 MOST = 100_000
 
 
+class Claim(NamedTuple):
+    """``key`` goes downstream with the call. ``earlier``: the call that this delivery key stands for already, if any;
+    ``same``: whether that one was the same tool with the same arguments."""
+
+    key: str
+    earlier: str | None = None
+    same: bool = True
+
+
 class Keys:
     """Which call a delivery key stands for."""
 
     def __init__(self) -> None:
-        self._calls: dict[tuple[int, str | None, str], str] = {}
+        self._calls: dict[tuple[int, str | None, str], tuple[str, bytes]] = {}
 
-    def claim(self, submit: Submit, uid: int, call: str) -> tuple[str, str | None]:
-        """(idempotency key that goes downstream, the earlier call of this delivery key or None).
-
-        Without a client's key the call's own id, which is never used twice, is the downstream key.
-        """
+    def claim(self, submit: Submit, uid: int, call: str, arguments: str) -> Claim:
+        """Take a submit's delivery key for ``call``. Without one the call's own id, never used twice, goes downstream."""
         if submit.key is None:
-            return call, None
-        place = (uid, submit.run, submit.key)
-        earlier = self._calls.get(place)
-        if earlier is None:
-            self._calls[place] = call
-            if len(self._calls) > MOST:
-                del self._calls[next(iter(self._calls))]
-        return _downstream(uid, submit), earlier
+            return Claim(call)
+        place, said = (uid, submit.run, submit.key), _digest(submit.tool, arguments)
+        downstream = base64.b32encode(_digest(str(uid), submit.run or "", submit.key)).decode().rstrip("=").lower()
+        if place in self._calls:
+            earlier, then = self._calls[place]
+            return Claim(downstream, earlier, said == then)
+        self._calls[place] = call, said
+        if len(self._calls) > MOST:
+            del self._calls[next(iter(self._calls))]
+        return Claim(downstream)
+
+    def release(self, submit: Submit, uid: int) -> None:
+        """The call never ran and may be sent again under the same key."""
+        if submit.key is not None:
+            self._calls.pop((uid, submit.run, submit.key), None)
 
 
-def _downstream(uid: int, submit: Submit) -> str:
-    said = "\0".join((str(uid), submit.run or "", submit.key or "", submit.tool)).encode()
-    return base64.b32encode(hashlib.sha256(said).digest()).decode().rstrip("=").lower()
+def _digest(*parts: str) -> bytes:
+    return hashlib.sha256("\0".join(parts).encode()).digest()

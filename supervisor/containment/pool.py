@@ -141,9 +141,14 @@ class Pool:
         """Workers whose death the kernel has not confirmed in time and has not since."""
         return sum(worker.ended_for is Cause.KILL_UNCONFIRMED for worker in self.alive.values())
 
+    @property
+    def healthy(self) -> bool:
+        """Whether workers of this flavour can be started."""
+        return self._respawn.healthy
+
     def trouble(self) -> str | None:
         """Why workers are not being started, while that is so."""
-        if self._respawn.may_spawn(now_ns()):
+        if self.healthy:
             return None
         return f"workers of flavour {self.flavour} end or fail too often; none is started for the moment"
 
@@ -277,6 +282,7 @@ class Pool:
             self._audience.heard(worker, message)
             return
         worker.ready = message
+        self._respawn.on_ready(now_ns())
         self._table.disarm(worker.slot)
         if message.tools is not None:
             self.tools, self.missing = message.tools, message.missing
@@ -294,12 +300,13 @@ class Pool:
         if worker in self.idle:
             self.idle.remove(worker)
         cause = worker.ended_for or self._why(worker)
+        serving = worker.call is not None
         del self.alive[worker.number]
         self._audience.gone(worker)
         self._table.close_slot(worker.slot)
         self._slots.append(worker.slot)
         worker.close()
-        self._ended(cause, served=worker.calls_served, lived_ns=now_ns() - worker.born_ns)
+        self._ended(cause, worker.calls_served, now_ns() - worker.born_ns, serving)
         await self._clean(worker.group, worker.scratch)
 
     def _why(self, worker: Worker) -> Cause:
@@ -311,8 +318,9 @@ class Pool:
             return Cause.OOM
         return Cause.CRASH if worker.call is not None else Cause.IDLE_DEATH
 
-    def _ended(self, cause: Cause, served: int = 0, lived_ns: int = 0) -> None:
-        self._respawn.on_ended(cause, now_ns(), random.random())  # noqa: S311  # jitter, not a secret
+    def _ended(self, cause: Cause, served: int = 0, lived_ns: int = 0, serving: bool = False) -> None:
+        draw = random.random()  # noqa: S311  # jitter, not a secret
+        self._respawn.on_ended(cause, now_ns(), draw, served, lived_ns, serving)
         self.replacements += 1
         self._need.set()
 

@@ -8,7 +8,8 @@ Rules
 3. Crash, out of memory, protocol error, start failure and idle death count. More than ``class_ends`` of a class of
    workers within its window, or more than ``pool_ends`` of all classes within theirs, open a breaker.
 4. Planned ends, deadline and cancel kills never count: one hung tool must not shut the pool. Nor do unconfirmed kills:
-   they have a limit of their own, and the worker is not gone.
+   they have a limit of their own, and the worker is not gone. Nor does a worker that crashed, ran out of memory or
+   broke its link *while it served a call*: that is the tool's doing and counts against the tool (decision 0002).
 5. While a breaker is open nothing starts and calls are to be refused as ``pool_unhealthy``. After ``probe_ms`` one
    probe may start. Ready: the breaker closes. Ended by something that counts: open again, for twice as long, up to the
    cap. No word of it for as long as the breaker was open: another probe.
@@ -170,12 +171,15 @@ class Respawn:
         """Whether calls may be accepted for this class."""
         return self._class.closed and self._pool.closed
 
-    def on_ended(self, cause: Cause, now_ns: int, draw: float, served: int = 0, lived_ns: int = 0) -> Effects:
-        """A worker ended, or never came to be. ``draw``: uniform in 0…1. ``served``: calls it finished in its life."""
+    def on_ended(
+        self, cause: Cause, now_ns: int, draw: float, served: int = 0, lived_ns: int = 0, serving: bool = False
+    ) -> Effects:
+        """A worker ended, or never came to be. ``draw``: uniform in 0…1. ``served``: calls it finished in its life;
+        ``serving``: it was at a call when it ended."""
         was_healthy = self.healthy
         if served:
             self._prove(lived_ns)
-        if cause is not Cause.START_FAILURE or self._granted:
+        if not serving and (cause is not Cause.START_FAILURE or self._granted):
             self._count(cause, now_ns, draw)
         return self._said(was_healthy, now_ns)
 

@@ -1,0 +1,191 @@
+"""The machine of one call: every cell of its table, and what each end is called."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import Delivery, Reason, Status
+from protocol._worker_messages import Ended, Reaped
+from supervisor.core import call as machine
+from supervisor.core.call import CallMachine, State
+
+DEADLINE = 1_000_000_000
+EARLY, LATE = DEADLINE - 1, DEADLINE
+OK = Ended(1, "ok", content=7, reusable=True)
+
+
+def running(grace_ms: int = 0) -> CallMachine:
+    call = CallMachine(DEADLINE, grace_ms)
+    assert call.on(machine.Placed(1)) == (machine.Dispatch(),)
+    assert call.on(machine.Accepted(2)) == ()
+    return call
+
+
+def settlement(effects: machine.Effects) -> machine.Settle:
+    (settle,) = [effect for effect in effects if isinstance(effect, machine.Settle)]
+    return settle
+
+
+def outcome(effects: machine.Effects) -> tuple[Status, Reason | None, Delivery]:
+    settle = settlement(effects)
+    return settle.status, settle.reason, settle.delivery
+
+
+def test_an_answer_in_time_settles_and_frees_the_worker():
+    effects = running().on(machine.Answered(OK, EARLY))
+    assert outcome(effects) == (Status.OK, None, Delivery.SUCCEEDED)
+    assert effects[1] == machine.Release(True)
+
+
+def test_an_answer_at_the_deadline_loses_and_waits_for_the_kernel():
+    call = running()
+    assert call.on(machine.Answered(OK, LATE)) == (machine.Kill(DEADLINE),)
+    settle = settlement(call.on(machine.Died(LATE + 5, signalled_ns=LATE)))
+    assert (settle.status, settle.reason, settle.late_result) == (Status.KILLED, Reason.TIME_BUDGET, True)
+    assert settle.ended is None
+
+
+def test_an_answer_read_after_the_killer_struck_loses_even_before_the_deadline():
+    call = running()
+    assert call.on(machine.Answered(OK, EARLY, killed_ns=EARLY - 1)) == (machine.Kill(DEADLINE),)
+    assert call.state is State.DYING
+
+
+def test_the_deadline_is_learnt_from_the_death_alone():
+    settle = settlement(running().on(machine.Died(LATE + 9, signalled_ns=LATE + 1, seen=3)))
+    assert (settle.status, settle.reason, settle.delivery) == (Status.KILLED, Reason.TIME_BUDGET, Delivery.UNKNOWN)
+    assert settle.death == machine.Death(DEADLINE, LATE + 1, LATE + 9, 3)
+
+
+def test_a_worker_that_dies_unasked_is_lost():
+    reaped = Reaped(1, None, 11, 5, 6)
+    settle = settlement(running().on(machine.Died(50, reaped=reaped)))
+    assert (settle.status, settle.reason, settle.delivery) == (Status.CRASHED, Reason.WORKER_LOST, Delivery.UNKNOWN)
+    assert settle.death is not None
+    assert settle.death.reaped == reaped
+
+
+def test_a_death_in_a_group_out_of_memory_is_the_memory_limit():
+    assert outcome(running().on(machine.Died(50, out_of_memory=True)))[1] is Reason.MEMORY_LIMIT
+
+
+def test_the_deadline_outranks_memory_once_the_killer_has_struck():
+    assert outcome(running().on(machine.Died(50, signalled_ns=49, out_of_memory=True)))[1] is Reason.TIME_BUDGET
+
+
+def test_a_tool_that_was_never_accepted_was_not_delivered():
+    call = CallMachine(DEADLINE)
+    call.on(machine.Placed(1))
+    assert outcome(call.on(machine.Died(50)))[2] is Delivery.NOT_DELIVERED
+
+
+def test_an_acceptance_read_while_dying_still_counts_for_the_delivery():
+    call = CallMachine(DEADLINE)
+    call.on(machine.Placed(1))
+    call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 2))
+    call.on(machine.Accepted(3))
+    assert outcome(call.on(machine.Died(4, signalled_ns=3)))[2] is Delivery.UNKNOWN
+
+
+def test_a_cancel_kills_at_once_and_settles_after_the_kernel():
+    call = running()
+    assert call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 10)) == (machine.Kill(10),)
+    assert outcome(call.on(machine.Died(12, signalled_ns=11))) == (Status.CANCELLED, Reason.CLIENT, Delivery.UNKNOWN)
+
+
+def test_a_cancel_grants_the_grace_but_never_past_the_deadline():
+    assert running(grace_ms=100).on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 10)) == (
+        machine.Kill(10 + 100_000_000, 10),
+    )
+    late = DEADLINE - 50
+    assert running(grace_ms=100).on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, late)) == (
+        machine.Kill(DEADLINE, late),
+    )
+
+
+def test_the_first_reason_to_end_wins():
+    call = running()
+    call.on(machine.EndAsked(Status.KILLED, Reason.OUTPUT_LIMIT, 10))
+    assert call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 11)) == ()
+    assert outcome(call.on(machine.Died(12, signalled_ns=11)))[:2] == (Status.KILLED, Reason.OUTPUT_LIMIT)
+
+
+def test_an_answer_during_the_grace_ends_the_grace_and_is_late():
+    call = running(grace_ms=100)
+    call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 10))
+    assert call.on(machine.Answered(OK, 20)) == (machine.Kill(20),)
+    settle = settlement(call.on(machine.Died(21, signalled_ns=20)))
+    assert (settle.status, settle.late_result) == (Status.CANCELLED, True)
+
+
+def test_a_spent_confirm_budget_settles_unconfirmed_and_a_later_death_changes_nothing():
+    call = running()
+    settle = settlement(call.on(machine.ConfirmSpent(LATE + 10, LATE + 1, 2)))
+    assert settle.status is Status.KILLED
+    assert settle.death == machine.Death(DEADLINE, LATE + 1, None, 2)
+    assert call.on(machine.Died(LATE + 99)) == ()
+
+
+def test_a_call_whose_deadline_passed_in_the_queue_did_not_run():
+    for given_input in (machine.Expired(LATE), machine.Placed(LATE)):
+        settle = settlement(CallMachine(DEADLINE).on(given_input))
+        assert (settle.status, settle.reason) == (Status.NOT_EXECUTED, Reason.TIME_BUDGET)
+        assert (settle.phase, settle.delivery) == ("queue", Delivery.NOT_DELIVERED)
+
+
+def test_a_call_withdrawn_from_the_queue_is_cancelled_not_delivered():
+    effects = CallMachine(DEADLINE).on(machine.EndAsked(Status.CANCELLED, Reason.DISCONNECT, 5))
+    assert outcome(effects) == (Status.CANCELLED, Reason.DISCONNECT, Delivery.NOT_DELIVERED)
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "reason", "delivery"),
+    [
+        (Ended(1, "no_result"), Status.NO_RESULT, None, Delivery.SUCCEEDED),
+        (Ended(1, "exit", code=0), Status.OK, None, Delivery.SUCCEEDED),
+        (Ended(1, "exit", code=3), Status.ERROR, None, Delivery.FAILED_DEFINITE),
+        (Ended(1, "exit", signal="SIGSEGV"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
+        (Ended(1, "raised"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
+        (Ended(1, "not_found"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
+        (Ended(1, "invalid_arguments"), Status.NOT_EXECUTED, Reason.INVALID_ARGUMENTS, Delivery.NOT_DELIVERED),
+        (Ended(1, "bad_cwd"), Status.NOT_EXECUTED, Reason.INVALID_ARGUMENTS, Delivery.NOT_DELIVERED),
+        (Ended(1, "refused"), Status.NOT_EXECUTED, Reason.SANDBOX_DENIED, Delivery.NOT_DELIVERED),
+        (Ended(1, "output_limit"), Status.KILLED, Reason.OUTPUT_LIMIT, Delivery.UNKNOWN),
+    ],
+)
+def test_every_answer_has_its_status(ended, status, reason, delivery):
+    assert outcome(running().on(machine.Answered(ended, EARLY))) == (status, reason, delivery)
+
+
+INPUTS = [
+    machine.Placed(5),
+    machine.Placed(LATE),
+    machine.Expired(LATE),
+    machine.Accepted(5),
+    machine.Answered(OK, EARLY),
+    machine.Answered(OK, LATE),
+    machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 5),
+    machine.Died(6),
+    machine.Died(LATE + 1, signalled_ns=LATE),
+    machine.ConfirmSpent(LATE + 2),
+]
+
+
+def test_the_table_is_total():
+    kinds = {type(one) for one in INPUTS}
+    assert set(machine._TABLE) == set(itertools.product(State, kinds))
+
+
+@given(st.lists(st.sampled_from(INPUTS), max_size=12))
+def test_no_order_of_inputs_settles_a_call_twice(inputs):
+    call, settled = CallMachine(DEADLINE, term_grace_ms=10), 0
+    for one in inputs:
+        effects = call.on(one)
+        settled += sum(isinstance(effect, machine.Settle) for effect in effects)
+        assert all(effect.at_ns <= DEADLINE for effect in effects if isinstance(effect, machine.Kill))
+    assert settled == (call.state is State.SETTLED)
+    assert settled <= 1
