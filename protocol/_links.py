@@ -31,6 +31,8 @@ STRAGGLER_LIMIT = 64
 class Speaker(Enum):
     """An end of a link."""
 
+    __hash__ = object.__hash__  # identity: Enum's own is a Python function, and tables are read per message
+
     CLIENT = auto()
     DAEMON = auto()
     WORKER = auto()
@@ -38,6 +40,8 @@ class Speaker(Enum):
 
 class ClientState(Enum):
     """States of a client's connection."""
+
+    __hash__ = object.__hash__  # identity: Enum's own is a Python function, and tables are read per message
 
     GREETING = auto()
     GREETED = auto()
@@ -47,6 +51,8 @@ class ClientState(Enum):
 
 class Awaited(Enum):
     """What an open id still waits for."""
+
+    __hash__ = object.__hash__  # identity: Enum's own is a Python function, and tables are read per message
 
     END = auto()
     """Settled: a plain submit, or one whose Submitted has come."""
@@ -65,6 +71,8 @@ class Awaited(Enum):
 
 class WorkerState(Enum):
     """States of a worker's socket."""
+
+    __hash__ = object.__hash__  # identity: Enum's own is a Python function, and tables are read per message
 
     STARTING = auto()
     IDLE = auto()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, assert_never
+from typing import assert_never
 
 import trio
 
@@ -42,6 +42,9 @@ _KILL_CAUSES = {
 }
 
 
+_PIDNS, _WITH_CGROUP = ["pidns"], ["pidns", "cgroup"]
+
+
 class Calls:
     """Every call of this daemon. Inputs: `submit`, `end`, and a pool's `Audience`."""
 
@@ -57,6 +60,7 @@ class Calls:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
         self._killer = killer
+        self._isolation = Isolation("contain", host.isolation)
         self._numbers = itertools.count(1)
         self._nonces = itertools.count(1)
         self._keys = Keys()
@@ -370,7 +374,7 @@ class Calls:
 
     def _facts(self, call: LiveCall) -> results.Facts:
         judged, worker = call.judged, call.worker
-        missing: list[Any] = list(self.pools[judged.flavour].missing) if judged.flavour else []
+        pool = self.pools.get(judged.flavour)
         return results.Facts(
             call.id,
             judged.tool,
@@ -379,8 +383,8 @@ class Calls:
             judged.deadline_ms,
             call.machine.started_ns,
             self._host.containment,
-            Isolation("contain", self._host.isolation, missing),
-            ["pidns", "cgroup"] if worker is not None and worker.group.kill is not None else ["pidns"],
+            self._isolation if pool is None else pool.isolation,
+            _WITH_CGROUP if worker is not None and worker.group.kill is not None else _PIDNS,
             call.key,
             judged.run,
             judged.contract.read_only,

@@ -120,7 +120,7 @@ class Endings:
         if size <= _HASHED_BYTES:
             whole = head if not tail and size == len(head) else _whole(path)
             result.output.sha256 = hashlib.sha256(whole).hexdigest()
-        result.output.view = view_of(head, tail, size, path)
+        result.output.view = view_of(head, tail, size, path, result.output.sha256)
         return True
 
     def _forget(self, files: tuple[str, ...]) -> None:

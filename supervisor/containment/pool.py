@@ -18,6 +18,7 @@ import trio
 from protocol._contracts import Limits, ToolDescription
 from protocol._deadlines import NS_PER_MS
 from protocol._errors import ProtocolError
+from protocol._outcomes import Isolation
 from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment.cgroups import ControlGroups, WorkerGroup
@@ -94,7 +95,7 @@ class Pool:
         self.wanted = 0
         self.closing = False
         self.tools: list[ToolDescription] = []
-        self.missing: list[str] = []
+        self.isolation = Isolation("contain", "contain")
         self.replacements = 0
 
     # ------------------------------------------------------------ giving out
@@ -285,7 +286,7 @@ class Pool:
         self._respawn.on_ready(now_ns())
         self._table.disarm(worker.slot)
         if message.tools is not None:
-            self.tools, self.missing = message.tools, message.missing
+            self.tools, self.isolation = message.tools, Isolation("contain", "contain", message.missing)
         task_status.started()
         self._audience.idle(worker)
 

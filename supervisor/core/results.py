@@ -36,6 +36,9 @@ _REFUSED_CLASS = {
     Reason.POOL_UNHEALTHY: ErrorClass.OVERLOADED,
     Reason.SUPERVISOR_BUG: ErrorClass.BUG,
 }
+_GOOD = frozenset((Status.OK, Status.NO_RESULT))
+NO_OUTPUT = OutputInfo()
+"""Shared by every result without output; a result with some gets an object of its own."""
 _COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
 
 
@@ -63,17 +66,19 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         facts.call,
         facts.tool,
         settle.status,
-        run=facts.run,
-        reason=settle.reason,
-        phase=settle.phase if settle.reason is Reason.TIME_BUDGET else None,
+        facts.run,
+        settle.reason,
+        settle.phase if settle.reason is Reason.TIME_BUDGET else None,
         delivery=settle.delivery,
         timing=_timing(facts, settle),
+        output=NO_OUTPUT,
         containment=facts.containment,
         isolation=facts.isolation,
         idempotency_key=facts.key,
-        error=_error(facts, settle),
-        retryable=_retryable(facts, settle),
     )
+    if settle.status not in _GOOD:
+        result.error = _error(facts, settle)
+        result.retryable = _retryable(facts, settle)
     if ended is not None:
         _add_answer(result, ended)
     if death is not None:
@@ -84,13 +89,13 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
 
 
 def _timing(facts: Facts, settle: Settle) -> Timing:
-    started = facts.started_ns
+    submitted, started, at = facts.submitted_ns, facts.started_ns, settle.at_ns
     return Timing(
-        queued_ms=elapsed_ms(facts.submitted_ns, started if started is not None else settle.at_ns),
-        started_ms=None if started is None else elapsed_ms(facts.submitted_ns, started),
-        duration_ms=elapsed_ms(facts.submitted_ns, settle.at_ns),
-        deadline_ms=facts.deadline_ms,
-        overrun_ms=max(0, elapsed_ms(facts.deadline_ns, settle.at_ns)),
+        elapsed_ms(submitted, at if started is None else started),
+        None if started is None else elapsed_ms(submitted, started),
+        elapsed_ms(submitted, at),
+        facts.deadline_ms,
+        elapsed_ms(facts.deadline_ns, at) if at > facts.deadline_ns else 0,
     )
 
 
@@ -150,10 +155,8 @@ def _retryable(facts: Facts, settle: Settle) -> bool:
     return lost and (settle.delivery is Delivery.NOT_DELIVERED or facts.read_only)
 
 
-def _error(facts: Facts, settle: Settle) -> ErrorInfo | None:
+def _error(facts: Facts, settle: Settle) -> ErrorInfo:
     match settle.status:
-        case Status.OK | Status.NO_RESULT:
-            return None
         case Status.ERROR:
             assert settle.ended is not None
             return _answered_error(settle.ended)
@@ -219,14 +222,12 @@ def _crash_text(settle: Settle) -> str:
 
 def _summary(result: CallResult) -> str:
     """One line for people: tool, what became of it, how long it took, what was left."""
-    words = [f"{result.tool}: {result.status}"]
-    if result.reason:
-        words.append(f"({result.reason})")
-    words.append(f"after {say_duration(result.timing.duration_ms)}")
-    if result.kill is not None:
-        confirmed = result.kill.confirmed_after_ms
-        words.append(f"– gone {say_duration(confirmed)} after the kill" if confirmed is not None else "– NOT CONFIRMED")
-    return " ".join(words)
+    why = f" ({result.reason})" if result.reason else ""
+    line = f"{result.tool}: {result.status}{why} after {say_duration(result.timing.duration_ms)}"
+    if result.kill is None:
+        return line
+    confirmed = result.kill.confirmed_after_ms
+    return f"{line} – " + ("NOT CONFIRMED" if confirmed is None else f"gone {say_duration(confirmed)} after the kill")
 
 
 def output_info(streams: list[tuple[str, int, str]], truncated: bool, view: str) -> OutputInfo:

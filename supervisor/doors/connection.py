@@ -119,8 +119,8 @@ class Connection:
             self._choose_codec(data[:1])
         for body in self._buffer.feed(data):
             message = self._codec.unpack(body)
-            self._link.hear(message)
-            self._desk.take(self, message)
+            if self._link.hear(message):
+                self._desk.take(self, message)
         return bool(data)
 
     def _choose_codec(self, first: bytes) -> None:
@@ -135,21 +135,24 @@ class Connection:
         """Send without waiting; what the socket does not take is queued, and a client that lets 1 MiB wait is cut."""
         if not self._open:
             return
-        self._link.say(message)
         try:
             data = self._codec.pack(message)
         except LocalProtocolError as error:  # a tool's content that this codec cannot express
-            self.say(_unsayable(message, error))
-            return
-        if not self._unsent:
-            with contextlib.suppress(BlockingIOError):
-                try:
-                    data = data[self._socket.send(data) :]
-                except OSError:
-                    self._open = False
-                    return
-        if data:
+            message = _unsayable(message, error)
+            data = self._codec.pack(message)
+        self._link.say(message)
+        if self._unsent:
             self._queue(data)
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._open = False
+            return
+        if sent < len(data):
+            self._queue(data[sent:])
 
     def settled(self, request: int, result: CallResult) -> None:
         """A watched call has settled."""
