@@ -44,9 +44,7 @@ def become(request: Spawn, descriptors: list[int], settings: Settings) -> NoRetu
         channel = Channel(_take_descriptors(descriptors[0], complaints, request.scratch))
         missing = _enter(request)
         worker = _settle_in(channel, request, missing, settings)
-        os.close(complaints)
-        complaints = 2
-        worker.report(missing, request.describe)
+        worker.report(missing, request.describe, complaints)
         worker.serve()
     except ChannelLost:
         code = EXIT_LOST

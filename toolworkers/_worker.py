@@ -53,9 +53,9 @@ class Worker:
         self._on_term: Callable[[], None] | None = None
         signal.signal(signal.SIGTERM, self._terminate)
 
-    def report(self, missing: list[str], describe: bool) -> None:
+    def report(self, missing: list[str], describe: bool, last_words: int) -> None:
         """Take the baseline and say WorkerReady. A description that fits no frame raises."""
-        self._baseline = Baseline()
+        self._baseline = Baseline(last_words)
         self._used = python.used()
         tools = self._registry.describe() if describe else None
         self._channel.send(WorkerReady(os.getpid(), missing, tools))

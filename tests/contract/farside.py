@@ -13,7 +13,6 @@ import json
 import mmap
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -125,9 +124,7 @@ class Zygote:
                 os.chown(path, uid, uid)
         ours, theirs = socket.socketpair()
         with theirs:
-            message, came = self.ask(
-                [theirs.fileno(), *cgroups], scratch=str(scratch), cgroups=len(cgroups), **fields
-            )
+            message, came = self.ask([theirs.fileno(), *cgroups], scratch=str(scratch), cgroups=len(cgroups), **fields)
         assert isinstance(message, Spawned), message
         return Worker(self, number, ours, came[0], scratch, output)
 
@@ -139,7 +136,9 @@ class Zygote:
 class Worker:
     """A worker's socket, pidfd and files."""
 
-    def __init__(self, zygote: Zygote, number: int, sock: socket.socket, pidfd: int, scratch: Path, output: int) -> None:
+    def __init__(
+        self, zygote: Zygote, number: int, sock: socket.socket, pidfd: int, scratch: Path, output: int
+    ) -> None:
         self.zygote, self.number, self.socket, self.pidfd = zygote, number, sock, pidfd
         self.scratch, self.output = scratch, output
         self.pid = pid_of(pidfd)
@@ -227,6 +226,12 @@ class Worker:
     def reaped(self) -> Reaped:
         assert self.gone()
         return self.zygote.hear_reaped(self.number)
+
+    def close(self) -> None:
+        """Give up what is ours; the worker must be gone or going."""
+        self.socket.close()
+        os.close(self.pidfd)
+        os.close(self.output)
 
     def processes(self) -> list[int]:
         """Every process of the worker's pid namespace, itself included."""
@@ -350,7 +355,6 @@ def open_zygote(directory: Path, **options: Any) -> Iterator[Zygote]:
         yield zygote
     finally:
         zygote.close()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
