@@ -1,15 +1,15 @@
-"""The view of a call's raw output: what of it fits into a context. Owns what is kept, what is left out, how that is said.
+"""The view of a call's raw output: what of it fits into a context. Owns what is kept, what goes, how that is said.
 
 Rules
-1. A view is at most ``cap`` bytes of UTF-8, markers included. Text below the cap is shown unchanged; a view of a view is
-   the view; the same bytes give the same view.
-2. Text is cleaned first: escape sequences and other control characters go, of what a carriage return overwrites the last
-   writing stays, bytes that are no UTF-8 become U+FFFD.
-3. Above the cap: 40 % for the beginning, 40 % for the end, 20 % for key lines of what lies between, each with its number.
-   What a share leaves unused goes to the end. Cuts fall between lines; inside a line between code points, when no
-   line end is within the share.
-4. Of each distinct message (numbers do not distinguish) the first and the last line are key; failures go before warnings
-   when both do not fit.
+1. A view is at most ``cap`` bytes of UTF-8, markers included. Text below the cap is shown unchanged; a view of a view
+   is the view; the same bytes give the same view.
+2. Text is cleaned first: escape sequences and other control characters go; of what a carriage return overwrites the
+   last writing stays; bytes that are no UTF-8 become U+FFFD.
+3. Above the cap: 40 % for the beginning, 40 % for the end, 20 % for key lines of what lies between, with their numbers.
+   What a share leaves unused goes to the end. Cuts fall between lines; inside a line between code points, when no line
+   end is within the share.
+4. Of each distinct message (numbers do not distinguish) the first and the last line are key; failures go before
+   warnings when both do not fit, first lines before last ones.
 5. Binary output is a line that says its type, its size, its digest when known, and where it lies.
 6. Work is bounded and linear: the input is two windows of at most 256 KiB (or one of both), searched by words, not by a
    regular expression (which would take 26 ms and hold the GIL; this takes about 2).
@@ -18,7 +18,6 @@ Rules
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,9 +31,13 @@ _HITS_OF_A_WORD = 128
 _KEY_LINE_BYTES = 240
 _PATH_BYTES = 400
 _BINARY_SHARE = 0.1
+_SAMPLE_BYTES = 64 << 10
+_CUT_CODE_POINTS = 4
+"""The most that a window's edges can leave of whole text."""
+_PIECE_BYTES = 32 << 10
 
-_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|[]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?|[ -/]*+[0-~])?")
-_STRUCK_OVER = re.compile(rb"[^\x08\n]\x08")
+_ESCAPE = re.compile(rb"\x1b++(?:\[[0-?]*+[ -/]*+[@-~]|[]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?|[ -/]*+[0-~])?")
+_STRUCK_OVER = re.compile(rb"(?:[\xc0-\xff][\x80-\xbf]*+|[^\x08\n])\x08")
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 _NUMBER = re.compile(rb"0x[0-9a-f]+|[0-9]+")
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\n\t")
@@ -59,9 +62,9 @@ _MAGIC = (
 def view_of(
     head: bytes, tail: bytes, size: int, path: str | None, digest: str | None = None, cap: int = VIEW_BYTES
 ) -> str:
-    """The view of an output of ``size`` bytes that begins with ``head`` and ends with ``tail`` (empty: ``head`` is all).
+    """The view of ``size`` bytes that begin with ``head`` and end with ``tail`` (which is empty when ``head`` is all).
 
-    ``path``: where the whole lies. ``digest``: its SHA-256, for binary output. ``cap``: bytes, at least 1024 (ValueError).
+    ``path``: where the whole lies. ``digest``: its SHA-256, for binary output. ``cap``: at least 1024, else ValueError.
     """
     if cap < _LEAST_CAP:
         raise ValueError(f"a view of {cap} bytes is too small; allowed: at least {_LEAST_CAP}")
@@ -71,26 +74,37 @@ def view_of(
         head, tail = head + tail[seen - size :], b""
     if _is_binary(head) or _is_binary(tail):
         return _binary(head, size, path, digest)
-    beginning = cleaned(head)
-    if whole and len(beginning) <= cap:
-        return beginning.decode()
-    if not whole:
-        beginning, end = _without_cut_lines(beginning, cleaned(tail))
-        return _cut(beginning + end, len(beginning), size, path, cap)
-    return _cut(beginning, len(beginning), size, path, cap)
+    text = cleaned(head)
+    if whole:
+        return text.decode() if len(text) <= cap else _cut(_Seen(text, len(text), len(text), False, path), cap)
+    beginning, end = _without_cut_lines(text, cleaned(tail))
+    return _cut(_Seen(beginning + end, len(beginning), size, True, path), cap)
 
 
 def cleaned(raw: bytes) -> bytes:
     """Rule 2: valid UTF-8 without control characters other than line ends and tabs."""
-    if b"\x1b" in raw:
-        raw = _ESCAPE.sub(b"", raw)
-    if b"\r" in raw:
-        raw = b"\n".join(map(_last_written, raw.replace(b"\r\n", b"\n").split(b"\n")))
-    if b"\x08" in raw:
-        raw = _STRUCK_OVER.sub(b"", raw)
+    if any(mark in raw for mark in (b"\x1b", b"\r", b"\x08")):
+        # In pieces: a substitution holds the GIL until its end, and a hostile text is nothing but escapes.
+        raw = b"".join(map(_without_overwriting, _pieces(raw)))
     text = raw.translate(None, _CONTROLS).decode("utf-8", "replace").encode()
     # Last, because what was deleted may have stood between the two bytes of one.
     return _C1.sub(b"", text) if b"\xc2" in text else text
+
+
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """The bytes in pieces of whole lines."""
+    start = 0
+    while start < len(raw):
+        end = raw.find(b"\n", start + _PIECE_BYTES) + 1 or len(raw)
+        yield raw[start:end]
+        start = end
+
+
+def _without_overwriting(raw: bytes) -> bytes:
+    raw = _ESCAPE.sub(b"", raw).replace(b"\r\n", b"\n")
+    if b"\r" in raw:
+        raw = b"\n".join(map(_last_written, raw.split(b"\n")))
+    return _STRUCK_OVER.sub(b"", raw) if b"\x08" in raw else raw
 
 
 def _last_written(line: bytes) -> bytes:
@@ -104,10 +118,11 @@ def _is_binary(raw: bytes) -> bool:
     """NUL, or more than a tenth of bytes that no text has."""
     if b"\0" in raw:
         return True
-    odd = len(raw) - len(raw.translate(None, _ODD_CONTROLS))
-    if not raw.isascii():
-        odd += raw.decode("utf-8", "replace").count("\ufffd") - raw.count("\ufffd".encode())
-    return odd > _BINARY_SHARE * len(raw)
+    sample = raw[:_SAMPLE_BYTES]
+    odd = len(sample) - len(sample.translate(None, _ODD_CONTROLS))
+    if not sample.isascii():
+        odd += sample.decode("utf-8", "replace").count("\ufffd") - sample.count("\ufffd".encode())
+    return odd > _BINARY_SHARE * len(sample) + _CUT_CODE_POINTS
 
 
 def _binary(head: bytes, size: int, path: str | None, digest: str | None) -> str:
@@ -133,6 +148,17 @@ def _without_cut_lines(beginning: bytes, end: bytes) -> tuple[bytes, bytes]:
 # ---------------------------------------------------------------- above the cap
 
 
+class _Seen(NamedTuple):
+    """What there is to choose from. ``gap``: offset in ``text`` where the bytes that no window holds are missing (its
+    end, when all were seen). ``size``: of the text; of the raw output when not all of it was seen."""
+
+    text: bytes
+    gap: int
+    size: int
+    windows: bool
+    path: str | None
+
+
 class _KeyLine(NamedTuple):
     """A line worth keeping. ``at``: its offset in the text. ``rank``: smaller is kept first."""
 
@@ -141,42 +167,41 @@ class _KeyLine(NamedTuple):
     text: bytes
 
 
-def _cut(text: bytes, gap: int, size: int, path: str | None, cap: int) -> str:
-    """``text`` is what the windows hold; what neither holds is missing at ``gap`` (its end, when nothing is)."""
-    room = cap - len(_marker(size, size, size, gap < len(text), path)) - len(_KEY_OPENING) - len(_KEY_CLOSING) - 1
-    head_end = _head_end(text, min(gap, int(room * _HEAD_SHARE)))
-    least = gap if gap < len(text) else head_end
-    tail_room = room - head_end - int(room * _KEY_SHARE)
-    tail_start = _tail_start(text, max(least, len(text) - tail_room))
-    keys = _key_lines(text, head_end, tail_start, gap)
-    while True:
-        kept = _fitting(keys, int(room * _KEY_SHARE))
-        used = head_end + sum(len(line) for line in _numbered(kept, text, gap))
-        wider = _tail_start(text, max(least, len(text) - (room - used)))
+def _cut(seen: _Seen, cap: int) -> str:
+    text = seen.text
+    room = cap - len(_marker(seen, seen.size, seen.size)) - len(_KEY_OPENING) - len(_KEY_CLOSING) - len(b"\n")
+    key_room = int(room * _KEY_SHARE)
+    head_end = _head_end(text, min(seen.gap, int(room * _HEAD_SHARE)))
+    least = seen.gap if seen.windows else head_end
+    tail_start = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
+    keys = _key_lines(text, head_end, tail_start, seen.gap)
+    for _ in range(_ROUNDS):
+        kept = _fitting(keys, key_room)
+        key_room = sum(map(_cost, kept))
+        # What the key lines left goes to the end, which may now hold some of them, which leaves more.
+        wider = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
         if wider >= tail_start:
             break
-        tail_start = wider  # what the key lines left; they may lie in it now
-        keys = [line for line in keys if line.at < tail_start]
-    return _composed(text, head_end, tail_start, list(_numbered(kept, text, gap)), gap, size, path)
+        tail_start, keys = wider, [line for line in keys if line.at < wider]
+    return _composed(seen, head_end, tail_start, list(_numbered(_fitting(keys, key_room), seen)))
 
 
+_ROUNDS = 4
 _KEY_OPENING = b"[key lines among them:]\n"
 _KEY_CLOSING = b"[the end:]\n"
 
 
-def _composed(
-    text: bytes, head_end: int, tail_start: int, keys: list[bytes], gap: int, size: int, path: str | None
-) -> str:
-    head, tail = text[:head_end], text[tail_start:]
-    lines = text.count(b"\n", head_end, tail_start)
-    marker = _marker(size - len(head) - len(tail), size, lines, gap < len(text), path)
+def _composed(seen: _Seen, head_end: int, tail_start: int, keys: list[bytes]) -> str:
+    head, tail = seen.text[:head_end], seen.text[tail_start:]
+    lines = seen.text.count(b"\n", head_end, tail_start)
+    marker = _marker(seen, seen.size - len(head) - len(tail), lines)
     middle = [marker, _KEY_OPENING, *keys, _KEY_CLOSING] if keys else [marker]
     return b"".join([head, b"" if head.endswith(b"\n") or not head else b"\n", *middle, tail]).decode()
 
 
-def _marker(missing: int, size: int, lines: int, windows: bool, path: str | None) -> bytes:
-    counted = " (seen: its first and last 256 KiB)" if windows else f" ({lines} lines)" if lines else ""
-    return f"[… {missing} of {size} bytes left out{counted}{_whereabouts(path)}]\n".encode()
+def _marker(seen: _Seen, missing: int, lines: int) -> bytes:
+    counted = " (seen: its first and last 256 KiB)" if seen.windows else f" ({lines} lines)" if lines else ""
+    return f"[… {missing} of {seen.size} bytes left out{counted}{_whereabouts(seen.path)}]\n".encode()
 
 
 def _head_end(text: bytes, share: int) -> int:
@@ -246,25 +271,32 @@ def _first_and_last(lines: list[_KeyLine]) -> list[_KeyLine]:
     return sorted([*first.values(), *repeats])
 
 
+def _cost(line: _KeyLine) -> int:
+    return min(len(line.text), _KEY_LINE_BYTES) + _NUMBERING_BYTES
+
+
 def _fitting(lines: list[_KeyLine], room: int) -> list[_KeyLine]:
     """The most important lines that fit, by place."""
     kept: list[_KeyLine] = []
     for line in sorted(lines, key=lambda line: (line.rank, line.at)):
-        cost = min(len(line.text), _KEY_LINE_BYTES) + _NUMBERING_BYTES
-        if cost <= room:
-            room -= cost
+        if _cost(line) <= room:
+            room -= _cost(line)
             kept.append(line)
     return sorted(kept)
 
 
-_NUMBERING_BYTES = 13
-"""At most: a sign, seven digits, ``: ``, the ellipsis of a line that was cut, less than this and a line end."""
+_NUMBERING_BYTES = 14
+"""At most: a sign or a seventh digit, six digits, ``: ``, the ellipsis of a line that was cut, a line end."""
 
 
-def _numbered(lines: list[_KeyLine], text: bytes, gap: int) -> Iterator[bytes]:
+def _numbered(lines: list[_KeyLine], seen: _Seen) -> Iterator[bytes]:
     """``12: text``; lines behind the gap are counted from the end: ``-3: text`` is the last but two."""
+    text, gap = seen.text, seen.gap
+    at, number = 0, 1
     for line in lines:
-        behind = line.at >= gap
-        number = -text.count(b"\n", line.at, len(text) - 1) - 1 if behind else text.count(b"\n", 0, line.at) + 1
+        if line.at >= gap and number > 0:
+            at, number = gap, -1 - text.count(b"\n", gap, len(text) - 1)
+        number += text.count(b"\n", at, line.at)
+        at = line.at
         cut = line.text[: _backward(line.text, _KEY_LINE_BYTES)]
         yield b"%d: %s%s\n" % (number, cut, "…".encode() if len(cut) < len(line.text) else b"")
