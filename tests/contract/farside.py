@@ -126,7 +126,7 @@ class Zygote:
         with theirs:
             message, came = self.ask([theirs.fileno(), *cgroups], scratch=str(scratch), cgroups=len(cgroups), **fields)
         assert isinstance(message, Spawned), message
-        return Worker(self, number, ours, came[0], scratch, output)
+        return Worker(self, number, ours, came[0], scratch, output, uid)
 
     def close(self) -> None:
         self.link.close()
@@ -137,10 +137,10 @@ class Worker:
     """A worker's socket, pidfd and files."""
 
     def __init__(
-        self, zygote: Zygote, number: int, sock: socket.socket, pidfd: int, scratch: Path, output: int
+        self, zygote: Zygote, number: int, sock: socket.socket, pidfd: int, scratch: Path, output: int, uid: int | None
     ) -> None:
         self.zygote, self.number, self.socket, self.pidfd = zygote, number, sock, pidfd
-        self.scratch, self.output = scratch, output
+        self.scratch, self.output, self.uid = scratch, output, uid
         self.pid = pid_of(pidfd)
         self.codec, self.link = daemon_to_worker(), WorkerLink(Speaker.DAEMON)
         self.frames, self.heard = FrameBuffer(), []
@@ -181,7 +181,9 @@ class Worker:
         for name, value in fields.items():
             setattr(call, name, value)
         self.link.say(call)
-        send_with(self.socket, self.codec.pack(call), descriptors)
+        packed = self.codec.pack(call)
+        sent = send_with(self.socket, packed, descriptors)
+        self.socket.sendall(packed[sent:])
 
     def result(self) -> Ended | None:
         """The Ended of the running call; None when the worker is lost. `seen` has what came before it."""
@@ -204,10 +206,12 @@ class Worker:
     def progress(self) -> list[Progress]:
         return [message for message in self.seen if isinstance(message, Progress)]
 
-    def command(self, argv: list[str], tool: str = "shell", **fields: Any) -> tuple[Ended | None, bytes]:
+    def command(self, argv: list[str] | None, tool: str = "shell", **fields: Any) -> tuple[Ended | None, bytes]:
         """Run a command; its Ended, and the bytes of its raw file (with split_streams: of the first)."""
         with Capture(2 if fields.get("split_streams") else 1) as capture:
-            arguments = {"argv": argv, **fields.pop("arguments", {})}
+            if self.uid is not None:
+                capture.give_to(self.uid)
+            arguments = {**({} if argv is None else {"argv": argv}), **fields.pop("arguments", {})}
             self.send(tool, arguments, capture.descriptors, **fields)
             capture.sent()
             ended = self.result()
@@ -260,6 +264,11 @@ class Capture:
     def sent(self) -> None:
         for write_end in self.descriptors[2::3]:
             os.close(write_end)
+
+    def give_to(self, uid: int) -> None:
+        """So that a command of another uid may open /dev/stdout again."""
+        for write_end in self.descriptors[2::3]:
+            os.fchown(write_end, uid, uid)
 
     def read(self, stream: int = 0) -> bytes:
         return os.pread(self.raws[stream], 1 << 30, 0)
