@@ -11,8 +11,9 @@ Rules of pid 1
    success.
 4. When the starting process is gone nobody is left to tell: everything is killed (PDEATHSIG, or the control pipe's HUP
    for a parent that died before PDEATHSIG was set: getppid() is 0 in here and says nothing).
-5. It reports at the kill, and once more after the last process is reaped. Its own end is the confirmation: the kernel
-   lets nobody see it before every process of the namespace is dead and reaped.
+5. It reports before the command is touched, at the kill, and after the last process is reaped; the last line holds.
+   Without a line the command has not run. Its own end is the confirmation: the kernel lets nobody see it before every
+   process of the namespace is dead and reaped.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class FirstProcess:
         self._command = 0
         self._status: int | None = None
         self._missing: list[str] = []
-        self._report = Report("broken")
+        self._report = Report("begun")
         self._room = call.output_limit
         self._sinks = {read_end: raw for _, read_end, _, raw in call.outputs}
 
@@ -148,6 +149,7 @@ class FirstProcess:
             self.tell(Report("too_late"))
             return
         poll, children, timer = select.poll(), sys_.open_signals([_signals.SIGCHLD]), sys_.open_timer()
+        self.tell(self._report)
         try:
             self._spawn()
         except OSError as error:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class OneShot:
     """What pid 1 is told. ``program``: the file to run; ``argv``: its words, its name first. ``stdin``: a descriptor
-    for the command's 0; None = the caller's. ``outputs``: for each captured stream (the command's descriptors, pipe read
+    for the command's 0, None: the caller's. ``outputs``: for each captured stream (the command's descriptors, pipe read
     end, pipe write end, raw file); empty = nothing is captured."""
 
     __slots__ = (
@@ -47,7 +47,8 @@ class OneShot:
 
 class Report:
     """What pid 1 says. ``how``: ``exited`` | ``deadline`` | ``cancelled`` | ``output_limit`` | ``not_found`` |
-    ``cannot_run`` | ``too_late`` (the deadline passed before the start) | ``refused`` (the host) | ``broken`` (we).
+    ``cannot_run`` | ``too_late`` (the deadline passed before the start) | ``refused`` (the host) | ``broken`` (we) |
+    ``begun`` (it goes on).
 
     Instants in CLOCK_MONOTONIC nanoseconds, 0 = it did not happen; ``code`` of the command, negative = −signal.
     """

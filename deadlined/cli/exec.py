@@ -93,6 +93,8 @@ def _call(options: ExecOptions, started_ns: int, captures: list[Capture]) -> End
     """Start the call and see it end. ``captures`` is filled with what was captured."""
     _judge_isolation(options)
     call = _describe(options, started_ns, captures)
+    if time.monotonic_ns() >= call.deadline_ns:
+        raise _NotStartedError("too_late", "")
     held = hold_signals()
     terminal = Terminal()
     started = _start(call)

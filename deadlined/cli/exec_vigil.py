@@ -99,8 +99,8 @@ class Vigil:
     def _report(self) -> Report:
         os.set_blocking(self._started.report, False)
         report = Report.decode(_read(self._started.report))
-        if report is None:
-            report = self._own_report()
+        if report is None or report.how == "begun":
+            report = self._own_report(report)
         elif report.how == "refused":
             report.message = explain(report.message)
         elif report.how == "broken":
@@ -109,11 +109,15 @@ class Vigil:
             report.cpu_us, report.rss_kib = self._used_us, self._rss_kib
         return report
 
-    def _own_report(self) -> Report:
+    def _own_report(self, begun: Report | None) -> Report:
+        """For a first process that had no last word: ours was the kill, or somebody else's."""
         if not self._shot_ns:
             how = os.waitstatus_to_exitcode(self._pid_status)
             return Report("broken", f"the call's first process was ended from outside ({how}), and the call with it")
-        report = Report("cancelled" if self._cancelled_by else "deadline")
+        if begun is None and not self._cancelled_by:
+            return Report("too_late")
+        report = begun or Report("")
+        report.how = "cancelled" if self._cancelled_by else "deadline"
         report.due_ns, report.signalled_ns = self._kill_ns, self._shot_ns
         return report
 
