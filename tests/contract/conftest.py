@@ -195,7 +195,7 @@ def open_daemons() -> Iterator[Callable[..., TestedDaemon]]:
 
 @pytest.fixture
 def start_daemon() -> Iterator[Callable[..., TestedDaemon]]:
-    """``start_daemon(config_text=None, **environment)``: a real ``deadlined serve``, ready, in a directory of its own."""
+    """``start_daemon(config_text=None, **environment)``: a real ``deadlined serve``, ready, in its own directory."""
     with open_daemons() as start:
         yield start
 
@@ -244,3 +244,21 @@ def deadlined(standing_daemon: TestedDaemon) -> CommandLine:
 def deadlined_alone(daemon: TestedDaemon) -> CommandLine:
     """The same against a daemon of this test's own."""
     return CommandLine(daemon.socket)
+
+
+@pytest.fixture
+def exec_words(python: list[str]) -> list[str]:
+    """The words that start ``deadlined exec``, once as the tests' uid and once as a plain one."""
+    return [*python, "-m", "deadlined", "exec"]
+
+
+@pytest.fixture
+def run_exec(exec_words: list[str], mark: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs ``deadlined exec`` with these words and the mark in its environment; returns what came of it."""
+
+    def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, MARK: mark, **more.pop("env", {})}
+        settings = {"capture_output": True, "text": True, "cwd": "/", "timeout": 60, **more}
+        return subprocess.run([*exec_words, *words], env=environment, **settings)
+
+    return run
