@@ -42,6 +42,8 @@ def test_what_the_kernel_cannot_take_is_refused_by_name(plan: dict[str, object],
 def test_the_longest_allowed_element_is_one_the_kernel_really_takes() -> None:
     longest = CommandPlan(["/bin/true", "x" * (ELEMENT_LIMIT - 1)])
     assert subprocess.run(longest.argv, check=False).returncode == 0
+    with pytest.raises(InvalidArguments):
+        CommandPlan([*longest.argv[:1], longest.argv[1] + "x"])
     with pytest.raises(OSError):
         subprocess.run([*longest.argv[:1], longest.argv[1] + "x"], check=False)
 

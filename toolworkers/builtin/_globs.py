@@ -47,4 +47,5 @@ def _pieces(glob: str) -> list[str]:
 
 
 def _class(inside: str) -> str:
-    return inside.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^").replace("&", "\\&")
+    """What stands between the brackets, with only ``-`` left to mean something, and not twice in a row."""
+    return re.sub(r"[\\\[\]^&~|]|(?<=-)-", lambda match: f"\\{match[0]}", inside)

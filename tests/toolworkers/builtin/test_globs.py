@@ -27,6 +27,11 @@ from toolworkers.builtin._globs import glob_matcher
         ("[a-c]", ["b"], ["d"]),
         ("[]]", ["]"], ["["]),
         ("[^a]", ["^", "a"], ["b"]),
+        ("[a&&b]", ["a", "&", "b"], ["c"]),
+        ("[a||b]", ["a", "|", "b"], ["c"]),
+        ("[a~~b]", ["a", "~", "b"], ["c"]),
+        ("[[a]", ["[", "a"], ["b"]),
+        ("[\\a]", ["\\", "a"], ["b"]),
         ("*.{py,txt}", ["a.py", "a.txt"], ["a.md", "a.py,txt"]),
         ("{a,b{c,d}}", ["a", "bc", "bd"], ["b", "ac"]),
         ("a,b", ["a,b"], ["a"]),
@@ -48,7 +53,8 @@ def test_no_glob_fits_everything() -> None:
     assert glob_matcher(None)("any/thing")
 
 
-@given(st.text(st.sampled_from("ab*?[]{}!^-\\/,.")), st.text(st.sampled_from("ab/.")))
+@pytest.mark.filterwarnings("error")
+@given(st.text(st.sampled_from("ab*?[]{}!^-&|~\\/,.")), st.text(st.sampled_from("ab/.")))
 def test_any_text_is_a_glob_or_is_refused_as_invalid(glob: str, path: str) -> None:
     with contextlib.suppress(InvalidArguments):
         glob_matcher(glob)(path)

@@ -62,6 +62,14 @@ def test_a_file_over_the_limit_is_cut_at_a_line_and_can_be_read_on(workspace: Pa
     assert read == "".join(lines)
 
 
+@pytest.mark.parametrize("last", ["x" * 10, "x" * 11, "x" * 40, "x" * 9 + "\n"])
+def test_a_last_line_that_no_longer_fits_is_not_lost(workspace: Path, call: Call, last: str) -> None:
+    (workspace / "f").write_text("x" * (TEXT_LIMIT - 10) + "\n" + last)
+    part = call("read_file", path="f")
+    assert (part["truncated"], part["lines"], part["next_line"]) == (True, 1, 2)
+    assert call("read_file", path="f", start_line=2)["text"] == last
+
+
 def test_one_line_over_the_limit_is_cut_and_said_to_be(workspace: Path, call: Call) -> None:
     (workspace / "f").write_text("é" * TEXT_LIMIT + "\nnext\n")
     part = call("read_file", path="f")

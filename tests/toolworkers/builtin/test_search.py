@@ -152,6 +152,7 @@ def test_a_byte_order_mark_changes_no_encoding(workspace: Path, call: Call) -> N
     (workspace / "f").write_bytes("needle\n".encode("utf-16"))
     (workspace / "g").write_bytes("\ufeffneedle\n".encode())
     assert [match["path"] for match in call("search", pattern="needle")["matches"]] == ["g"]
+    assert call("search", pattern="^needle")["matches"] == []
 
 
 @pytest.mark.usefixtures("searcher")
@@ -180,6 +181,22 @@ def test_a_pattern_that_is_none_or_means_two_things_is_an_argument_error(
     refused: Callable[..., tuple[str, str]], pattern: str
 ) -> None:
     assert refused("search", pattern=pattern) == ("invalid_pattern", "argument")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a++", "a*+b", "a?+", "a{2}+", r"\<a", r"\Aa", r"a\Z", "(?=a)", "(?s:a)", "[[a]", "[a--b]", "[a&&b]", "[a~~b]",
+     "a{", "}", "]", r"\p{L}", r"\x41", "(?P<n>a)", r"(a)\1"],
+)  # fmt: skip
+def test_what_the_engines_may_read_differently_does_not_go_to_ripgrep(pattern: str) -> None:
+    assert not portable(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "def f", "^a.*b$", r"\bf\(", "(?i)todo", "(?:a|b)+?", "[^a-z_]{1,3}", "[]a-]", r"[\w.]+@"]
+)
+def test_ordinary_patterns_go_to_ripgrep(pattern: str) -> None:
+    assert portable(pattern)
 
 
 def test_a_pattern_that_ripgrep_reads_otherwise_is_left_to_python(tree: Path, call: Call) -> None:
