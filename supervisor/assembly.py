@@ -6,9 +6,12 @@ import itertools
 import os
 import secrets
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
+from protocol._contracts import Limits
 from protocol._deadlines import NS_PER_MS
 from supervisor.calls import Calls
 from supervisor.config import Config
@@ -38,6 +41,7 @@ _PROCESSES_PER_CALL = 4
 class Parts:
     """A daemon, assembled and not started."""
 
+    host: Host
     state: StateDirectory
     groups: ControlGroups
     table: DeadlineTable
@@ -45,13 +49,14 @@ class Parts:
     second_line: SecondLine
     zygotes: dict[str, ZygoteLink]
     pools: dict[str, Pool]
+    make_pool: Callable[[str, str, Limits, int], Pool]
     tools: Tools
     calls: Calls
     endings: Endings
     door: UnixDoor
 
 
-def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Parts:
+def assemble(config: Config, socket_path: str, state: StateDirectory, groups: ControlGroups) -> Parts:
     """Everything but the loop. ``state`` and ``groups`` are open."""
     settings = config.daemon
     flavours = flavours_of(config)
@@ -66,13 +71,13 @@ def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Pa
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
-    pool_settings = _pool_settings(config, most)
     numbers, slots, breaker = itertools.count(1), deque(range(table.slots)), pool_breaker(RespawnSettings())
-    for name, zygote in zygotes.items():
+
+    def make_pool(flavour: str, zygote: str, limits: Limits, spares: int) -> Pool:
         pool = Pool(
-            name,
-            pool_settings,
-            zygote,
+            flavour,
+            _pool_settings(config, limits, most, spares),
+            zygotes[zygote],
             killer,
             table,
             second_line,
@@ -80,15 +85,21 @@ def assemble(config: Config, state: StateDirectory, groups: ControlGroups) -> Pa
             state.work,
             numbers,
             slots,
-            Respawn(),
+            Respawn(pool=breaker),
             calls,
         )
-        zygote.on_reaped = pool.reaped
-        calls.pools[name] = pool
+        zygotes[zygote].on_reaped.append(pool.reaped)
+        calls.pools[flavour] = pool
+        return pool
+
+    for name in zygotes:
+        make_pool(name, name, config.limits, settings.spares)
     health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer)
-    desk = Desk(calls, tools, health, config.effective())
+    desk = Desk(calls, tools, health, _effective(config, socket_path))
     door = UnixDoor(desk, _door_limits(config), lambda: {link.pid for link in zygotes.values() if link.pid})
-    return Parts(state, groups, table, killer, second_line, zygotes, calls.pools, tools, calls, endings, door)
+    return Parts(
+        host, state, groups, table, killer, second_line, zygotes, calls.pools, make_pool, tools, calls, endings, door
+    )
 
 
 def _door_limits(config: Config) -> DoorLimits:
@@ -111,8 +122,16 @@ def product_version() -> str:
         return "0+unknown"
 
 
-def _pool_settings(config: Config, most: int) -> PoolSettings:
-    settings, limits = config.daemon, config.limits
+def _effective(config: Config, socket_path: str) -> tuple[dict[str, Any], dict[str, str]]:
+    values, sources = config.effective()
+    if values["daemon"]["socket"] != socket_path:
+        values["daemon"]["socket"] = socket_path
+        sources["daemon.socket"] = "--socket or DEADLINED_SOCKET"
+    return values, sources
+
+
+def _pool_settings(config: Config, limits: Limits, most: int, spares: int) -> PoolSettings:
+    settings = config.daemon
     # RLIMIT_NPROC counts every process of the uid in the user namespace, so it must leave room for all workers.
     of_uid = None if os.geteuid() == 0 or limits.pids is None else limits.pids + _PROCESSES_PER_CALL * most
-    return PoolSettings(most, settings.spares, settings.idle_worker_ms, settings.frame_limit, limits, of_uid)
+    return PoolSettings(most, spares, settings.idle_worker_ms, settings.frame_limit, limits, of_uid)

@@ -3,13 +3,15 @@
 Start: configuration → socket lock → state directories → control groups → killer → zygotes and first workers → a real
 throw-away tree is killed → door → ``ready``.
 Stop: no new calls → running ones end by themselves within the drain budget → the rest are killed → the kernel
-confirms → door, workers, groups, directories, socket. Exit 0: clean; 70: something survived; 75: another daemon owns the socket;
-2: the configuration cannot be used; 125: workers cannot be contained on this host, and why.
+confirms → door, workers, groups, directories, socket.
+Exit 0: clean; 70: something survived; 75: another daemon owns the socket; 2: the configuration cannot be used; 125:
+workers cannot be contained on this host, and why.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import socket
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from protocol._contracts import CONTAINMENT_ORDER
 from protocol._outcomes import Reason, Status
 from protocol._places import PlaceError, find_socket
 from supervisor.assembly import Parts, assemble
@@ -39,13 +42,16 @@ _CLOSE_BUDGET_S = 3.0
 _EXPIRY_PERIOD_S = 5.0
 
 
-def main(config_path: str | None, socket_path: str | None) -> int:
-    """Run a daemon in this process until it is told to stop; its exit code. Says why on stderr when it cannot start."""
+def main(config_path: str | None, socket_path: str | None, as_json: bool = False) -> int:
+    """Run a daemon in this process until it is told to stop; its exit code. Says why on stderr when it cannot start.
+
+    ``as_json``: ``ready`` is said as one JSON object.
+    """
     try:
         config = load(config_path)
         path = find_socket(socket_path or config.daemon.socket)
         with open_socket(path) as listener:
-            return trio.run(Daemon(config, path, open_log()).run, listener)
+            return trio.run(Daemon(config, path, open_log(), as_json).run, listener)
     except SocketTakenError as error:
         return _fail(EXIT_TAKEN, str(error))
     except (ConfigError, PlaceError) as error:
@@ -62,8 +68,8 @@ def _fail(code: int, text: str) -> int:
 class Daemon:
     """Starts the parts in order, stops them in the opposite one."""
 
-    def __init__(self, config: Config, socket_path: str, log: structlog.stdlib.BoundLogger) -> None:
-        self._config, self._socket_path, self._log = config, socket_path, log
+    def __init__(self, config: Config, socket_path: str, log: structlog.stdlib.BoundLogger, as_json: bool) -> None:
+        self._config, self._socket_path, self._log, self._as_json = config, socket_path, log, as_json
         self._stop, self._stop_now = trio.Event(), trio.Event()
 
     async def run(self, listener: socket.socket) -> int:
@@ -73,12 +79,12 @@ class Daemon:
         state.open()
         groups = ControlGroups()
         groups.open()
-        parts = assemble(self._config, state, groups)
+        parts = assemble(self._config, self._socket_path, state, groups)
         code = EXIT_FAILED
         try:
             code = await self._live(parts, listener)
         except* (SpawnError, ProbeFailed) as errors:
-            _fail(EXIT_FAILED, f"tools cannot be contained on this host: {_first(errors)}")
+            code = _say_why(_first(errors))
         finally:
             parts.table.close()
             groups.close()
@@ -88,32 +94,51 @@ class Daemon:
     async def _live(self, parts: Parts, listener: socket.socket) -> int:
         async with trio.open_nursery() as nursery:
             await self._start(parts, nursery)
-            async with trio.open_nursery() as doors:
-                doors.start_soon(parts.door.serve, listener)
-                self._say_ready(parts)
-                await self._stop.wait()
-                await self._drain(parts)
-                doors.cancel_scope.cancel()
+            if not self._stop.is_set():
+                await self._serve(parts, listener)
             survivors = await self._close(parts)
             nursery.cancel_scope.cancel()
         return EXIT_SURVIVORS if survivors else EXIT_CLEAN
 
+    async def _serve(self, parts: Parts, listener: socket.socket) -> None:
+        async with trio.open_nursery() as doors:
+            doors.start_soon(parts.door.serve, listener)
+            self._say_ready(parts)
+            await self._stop.wait()
+            await self._drain(parts)
+            doors.cancel_scope.cancel()
+
     async def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
+        self._check_host(parts)
         await nursery.start(self._hear_signals)
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
         nursery.start_soon(parts.second_line.run)
-        for name, pool in parts.pools.items():
+        for name, pool in list(parts.pools.items()):
             await nursery.start(parts.zygotes[name].run)
-            await nursery.start(pool.run)
+            await nursery.start(pool.run, True)
             parts.tools.serve(pool.tools, name)
+        for flavour, (zygote, limits) in parts.tools.set_apart(self._config.limits).items():
+            await nursery.start(parts.make_pool(flavour, zygote, limits, 0).run, False)
         await prove(parts.pools[BARE])
         nursery.start_soon(self._expire, parts)
+
+    def _check_host(self, parts: Parts) -> None:
+        """Fail closed when the configuration demands more than this host gives. Raises SpawnError."""
+        wanted, reached = self._config.daemon.min_containment, parts.host.containment
+        if wanted and CONTAINMENT_ORDER.index(wanted) > CONTAINMENT_ORDER.index(reached):
+            why = "; ".join(parts.groups.why_not)
+            raise SpawnError("containment", f"{wanted} is demanded, {reached} is reached ({why})")
 
     def _say_ready(self, parts: Parts) -> None:
         containment = "pidns+cgroup" if parts.groups.can_kill else "pidns"
         self._log.info("ready", socket=self._socket_path, containment=containment, limits=parts.groups.limits)
-        print(f"ready {self._socket_path}", flush=True)  # noqa: T201  # the contract of `deadlined serve`
+        ready = (
+            json.dumps({"ready": self._socket_path, "pid": os.getpid()})
+            if self._as_json
+            else f"ready {self._socket_path}"
+        )
+        print(ready, flush=True)  # noqa: T201  # the contract of `deadlined serve`
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """The first SIGTERM or SIGINT drains, the second stops at once."""
@@ -162,6 +187,13 @@ class Daemon:
 def _name_of(socket_path: str) -> str:
     """One state directory per socket: whoever owns the socket's lock owns it."""
     return hashlib.sha256(os.fsencode(socket_path)).hexdigest()[:16]
+
+
+def _say_why(error: BaseException) -> int:
+    """The daemon did not come to life: why, and the exit code for it."""
+    if isinstance(error, SpawnError) and error.code == "configuration":
+        return _fail(EXIT_USAGE, str(error))
+    return _fail(EXIT_FAILED, f"tools cannot be contained on this host: {error}")
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

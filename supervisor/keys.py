@@ -28,7 +28,7 @@ class Keys:
         self._calls: dict[tuple[int, str | None, str], tuple[str, bytes]] = {}
 
     def claim(self, submit: Submit, uid: int, call: str, arguments: str) -> Claim:
-        """Take a submit's delivery key for ``call``. Without one the call's own id, never used twice, goes downstream."""
+        """Take a submit's delivery key for ``call``. Without one the call's own id, never reused, goes downstream."""
         if submit.key is None:
             return Claim(call)
         place, said = (uid, submit.run, submit.key), _digest(submit.tool, arguments)

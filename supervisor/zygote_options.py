@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from supervisor.config import Config
+from supervisor.config import Config, ToolTable
 
 BARE, PRELOADED = "bare", "tools"
 
@@ -18,16 +18,21 @@ def flavours_of(config: Config) -> dict[str, dict[str, Any]]:
     """Start options by flavour (see `toolworkers._zygote.Config` for the fields)."""
     tables = config.tool.items()
     commands = {name: table.command_table() for name, table in tables if table.kind == "command"}
-    built_in = {name: table.contract_fields() for name, table in tables if table.kind is None}
+    built_in = _overrides({name: table for name, table in tables if table.kind is None})
     flavours = {BARE: _options(commands=commands, tools=built_in)}
     python = {name: table for name, table in tables if table.module is not None}
     if python:
         flavours[PRELOADED] = _options(
             modules=sorted({table.module for table in python.values()}),
             path=list(dict.fromkeys(path for table in python.values() for path in table.path)),
-            tools={name: table.contract_fields() for name, table in python.items()},
+            tools=_overrides(python),
         )
     return flavours
+
+
+def _overrides(tables: dict[str, ToolTable]) -> dict[str, Any]:
+    """Contract fields to change. A table that changes none need not bear a tool's name."""
+    return {name: fields for name, table in tables.items() if (fields := table.contract_fields())}
 
 
 def _options(**given: Any) -> dict[str, Any]:

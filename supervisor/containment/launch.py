@@ -30,20 +30,19 @@ class Helper:
 
     def end(self) -> None:
         """Kill it, if it still lives, and reap it. Blocks for the moment that a SIGKILL takes."""
-        if self.pidfd < 0:
-            return
-        with contextlib.suppress(ProcessLookupError):
+        if self.pidfd >= 0:
             kill_by_pidfd(self.pidfd)
-        self.reap()
+            self.reap()
 
-    def reap(self) -> None:
-        """Take the wait status of a helper that has ended; idempotent."""
+    def reap(self) -> int | None:
+        """Wait for its end; its exit code (negative: a signal). None when it was reaped before."""
         if self.pidfd < 0:
-            return
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            return None
         os.close(self.pidfd)
         self.pidfd = -1
+        with contextlib.suppress(ChildProcessError):
+            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return None
 
 
 def launch(role: str, passed: Sequence[int], *arguments: str) -> Helper:

@@ -155,11 +155,13 @@ class Pool:
 
     # ------------------------------------------------------------ life
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the pool filled until cancelled. Reports started once the first worker has told its tools."""
+    async def run(self, describe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the pool filled until cancelled. With ``describe``: reports started once a first worker has told its
+        tools."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await nursery.start(self._live, True)
+            if describe:
+                await nursery.start(self._live, True)
             nursery.start_soon(self._retire_idle)
             task_status.started()
             while True:
@@ -243,8 +245,11 @@ class Pool:
         ours.setblocking(False)
         worker = Worker(number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit)
         self.alive[number] = worker
+        if self.closing:
+            worker.ended_for = Cause.PLANNED
         self._table.open_slot(slot, number)
-        self.end_at(worker, now_ns() + _SPAWN_BUDGET_NS)  # a worker that never gets ready ends like any other
+        # A worker that never gets ready ends like any other; one that came too late for a closing pool at once.
+        self.end_at(worker, now_ns() + (0 if self.closing else _SPAWN_BUDGET_NS))
         return worker
 
     def _request(self, number: int, scratch: Scratch, group: WorkerGroup, describe: bool) -> Spawn:

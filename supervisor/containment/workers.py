@@ -94,8 +94,7 @@ class Worker:
         """The second line: SIGKILL from here. The killer's groups and pidfd do the same a little faster."""
         if self.shot_ns == 0:
             self.shot_ns = now_ns()
-        with contextlib.suppress(ProcessLookupError):
-            kill_by_pidfd(self.pidfd)
+        kill_by_pidfd(self.pidfd)
 
     # ------------------------------------------------------------ frames
 

@@ -22,6 +22,8 @@ from supervisor.containment.launch import Helper, launch
 
 _START_BUDGET_S = 30.0
 _DATAGRAM = 65_536
+_EXIT_CONFIGURATION = 78
+"""What `toolworkers._zygote` exits with when a tool cannot be loaded (EX_CONFIG of sysexits.h)."""
 
 
 class SpawnError(Exception):
@@ -33,11 +35,11 @@ class SpawnError(Exception):
 
 
 class ZygoteLink:
-    """One flavour of zygote. ``on_reaped(message)`` is called for each wait status it reports."""
+    """One flavour of zygote. Who stands in ``on_reaped`` hears each wait status it reports."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = json.dumps(options)
-        self.on_reaped: Callable[[Reaped], object] = lambda _: None
+        self.on_reaped: list[Callable[[Reaped], None]] = []
         self._codec = codecs.daemon_to_zygote()
         self._helper: Helper | None = None
         self._socket: socket.socket | None = None
@@ -87,14 +89,18 @@ class ZygoteLink:
             self._helper = launch("zygote", [theirs.fileno()], self._options)
         ours.setblocking(False)
         self._socket = ours
+        message: FromZygote | None = ZygoteReady(0, userns=False)
         with trio.move_on_after(_START_BUDGET_S):
             await trio.lowlevel.wait_readable(ours)
             message = self._receive()
             if isinstance(message, ZygoteReady):
                 self.ready = message
                 return
+        code = self._helper.reap() if message is None and self._helper is not None else None
         self._close("start_failure", "the zygote did not start")
-        raise SpawnError("start_failure", "the zygote did not start; its reason is on stderr")
+        if code == _EXIT_CONFIGURATION:
+            raise SpawnError("configuration", "the configured tools cannot be loaded; the reason stands above")
+        raise SpawnError("start_failure", "the zygote did not start; its reason stands above")
 
     async def _listen(self) -> None:
         assert self._socket is not None
@@ -119,7 +125,8 @@ class ZygoteLink:
             case Spawned() | SpawnFailed():
                 self._answer(message, descriptors)
             case Reaped():
-                self.on_reaped(message)
+                for tell in self.on_reaped:
+                    tell(message)
         return message
 
     def _answer(self, message: Spawned | SpawnFailed, descriptors: list[int]) -> None:

@@ -30,7 +30,7 @@ from protocol._worker_messages import Ended, Reaped
 
 
 class State(Enum):
-    """Where a call is. Hashed by identity: Enum's own hash is a Python function, called for every look into the table."""
+    """Where a call is. Hashed by identity: Enum's own hash is a Python function, and the table is read per frame."""
 
     __hash__ = object.__hash__
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from protocol._client_messages import Submit
-from protocol._contracts import CONTAINMENT_ORDER, ISOLATION_ORDER, Contract, Limits
+from protocol._contracts import CONTAINMENT_ORDER, ISOLATION_ORDER, ContainmentLevel, Contract, IsolationLevel, Limits
 from protocol._deadlines import CEILING_MS, instant_after, valid_budget_ms
 from protocol._errors import InvalidArguments
 from protocol._outcomes import Reason
@@ -53,8 +53,8 @@ class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, no
 class Host(msgspec.Struct):
     """What this daemon can give."""
 
-    containment: str
-    isolation: str
+    containment: ContainmentLevel
+    isolation: IsolationLevel
     limits: Limits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol._contracts import Contract, ToolDescription
+from protocol._contracts import Contract, Limits, ToolDescription
 from supervisor.core.schemas import ArgumentSchema
 
 
@@ -35,6 +35,19 @@ class Tools:
             if description.name not in self._by_name:
                 self._by_name[description.name] = ServedTool(description, ArgumentSchema(description), flavour)
 
+    def set_apart(self, limits: Limits) -> dict[str, tuple[str, Limits]]:
+        """Tools whose own limits differ from ``limits`` get workers of their own: a worker's limits are set when it is
+        made. Returns (flavour they came from, their limits) by new flavour; tools with equal limits share one."""
+        apart: dict[str, tuple[str, Limits]] = {}
+        for name, tool in self._by_name.items():
+            own = tool.contract.limits
+            if own is not None and _of_a_worker(own) != _of_a_worker(limits):
+                place = (tool.flavour, _of_a_worker(own))
+                flavour = next((known for known, found in apart.items() if found == place), f"{tool.flavour}+{name}")
+                apart[flavour] = place
+                self._by_name[name] = msgspec.structs.replace(tool, flavour=flavour)
+        return apart
+
     def get(self, name: str) -> ServedTool | None:
         """The tool of that name."""
         return self._by_name.get(name)
@@ -46,3 +59,8 @@ class Tools:
     def names(self) -> list[str]:
         """Every name, sorted."""
         return sorted(self._by_name)
+
+
+def _of_a_worker(limits: Limits) -> Limits:
+    """Limits without the one that is kept per call."""
+    return msgspec.structs.replace(limits, output_bytes=0)

@@ -36,7 +36,7 @@ class SocketTakenError(DoorError):
 
 @contextlib.contextmanager
 def open_socket(path: str) -> Iterator[socket.socket]:
-    """A listening socket at ``path``; leaving unlinks it and gives the lock back. Raises DoorError, SocketTakenError."""
+    """A listening socket at ``path``; leaving unlinks it and unlocks. Raises DoorError, SocketTakenError."""
     encoded = os.fsencode(path)
     if len(encoded) > _LONGEST_PATH or b"\0" in encoded:
         raise DoorError(f"the socket path has {len(encoded)} bytes; at most {_LONGEST_PATH} are possible (unix(7))")

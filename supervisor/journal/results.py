@@ -37,7 +37,7 @@ class KeptCall(msgspec.Struct, gc=False, frozen=True):
 
 
 class ResultStore:
-    """Settled calls by id, forgotten ``ttl_ms`` after they settled; ``forget`` is told of the files of each that goes."""
+    """Settled calls by id, forgotten ``ttl_ms`` after they settled; ``forget`` is told of the files of each."""
 
     def __init__(self, ttl_ms: int, forget: Callable[[tuple[str, ...]], None], most_bytes: int = MOST_BYTES) -> None:
         self._ttl_ns = ttl_ms * NS_PER_MS
