@@ -1,0 +1,118 @@
+"""The command: runs the workloads in order, prints each table as it is there, and the specification's at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bench import _machine
+from bench._plan import Plan
+from bench._report import Section, claims, table
+
+WORKLOADS = (
+    "warm_call",
+    "throughput",
+    "deadline_kill",
+    "fork_bomb",
+    "replacement",
+    "daemon_killed",
+    "daemon_stopped",
+    "many_deadlines",
+    "killer_killed",
+    "exec_cold",
+    "commands",
+)
+_OUT = Path(__file__).resolve().parent / "out"
+_INTERRUPTED, _DEFECT = 130, 1
+
+
+def main(words: list[str]) -> int:
+    """Run; 0, or 1 when a workload broke or a process survived, 130 when interrupted."""
+    options = _parse(words)
+    signal.signal(signal.SIGTERM, _stop)
+    facts, began = {**_machine.facts(), "load_before": _machine.load()}, time.monotonic()
+    print(_head(facts), flush=True)
+    sections: dict[str, Section] = {}
+    broken: dict[str, str] = {}
+    try:
+        for name in options.only or WORKLOADS:
+            _run_one(name, Plan(options.quick), sections, broken)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    facts |= {"load_after": _machine.load(), "seconds": round(time.monotonic() - began, 1)}
+    _print_end(sections, broken, facts)
+    if options.json:
+        _write(options.json, facts, sections, broken)
+    return _DEFECT if broken or any(section.unsafe for section in sections.values()) else 0
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, under a minute")
+    parser.add_argument("--only", action="append", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS))
+    parser.add_argument("--json", metavar="FILE", help="write every figure to bench/out/FILE as well")
+    return parser.parse_args(words)
+
+
+def _stop(_number: int, _frame: object) -> NoReturn:
+    """SIGTERM ends the run as Ctrl-C does: every block is left in order."""
+    raise KeyboardInterrupt
+
+
+def _run_one(name: str, plan: Plan, sections: dict[str, Section], broken: dict[str, str]) -> None:
+    began = time.monotonic()
+    workload: Callable[[Plan], Section] = import_module(f"bench.{name}").run
+    try:
+        section = workload(plan)
+    except Exception as error:  # noqa: BLE001  # the process boundary of one workload: told, counted, the rest is run
+        traceback.print_exc()
+        broken[name] = f"{type(error).__name__}: {error}"
+        return
+    sections[name] = section
+    print(f"\n## {section.title}   ({name}, {time.monotonic() - began:.1f} s)\n\n{table(section.lines)}", flush=True)
+    for note in section.notes:
+        print(f"  {note}")
+
+
+def _head(facts: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return (
+        f"Python {facts['python']}, Linux {facts['kernel']}, {facts['cores']} cores ({facts['cpu']}), "
+        f"{facts['memory_mib']} MiB, uid {facts['uid']}, {versions}, load {facts['load_before']}"
+    )
+
+
+def _print_end(sections: dict[str, Section], broken: dict[str, str], facts: dict[str, Any]) -> None:
+    if any(line.claim for section in sections.values() for line in section.lines):
+        print(f"\n## Numbers to reach\n\n{claims(sections.values())}")
+    for name, why in broken.items():
+        print(f"\nBROKEN {name}: {why}")
+    print(f"\n{facts['seconds']} s, load {facts['load_before']} → {facts['load_after']}")
+
+
+def _write(file: str, facts: dict[str, Any], sections: dict[str, Section], broken: dict[str, str]) -> None:
+    report = {
+        "machine": facts,
+        "workloads": {
+            name: {"title": section.title, "lines": [line.plain() for line in section.lines], "notes": section.notes}
+            for name, section in sections.items()
+        },
+        "broken": broken,
+    }
+    _OUT.mkdir(exist_ok=True)
+    path = _OUT / Path(file).name
+    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
