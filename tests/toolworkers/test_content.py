@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolworkers._content import CONTENT_LIMIT, to_content
@@ -31,6 +31,7 @@ _sayable = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(_sayable)
 def test_what_json_can_express_is_content_as_it_is(value: Any) -> None:
     assert to_content(value) == value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import InvalidArguments
@@ -48,6 +48,7 @@ def test_the_longest_allowed_element_is_one_the_kernel_really_takes() -> None:
         subprocess.run([*longest.argv[:1], longest.argv[1] + "x"], check=False)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_every_accepted_plan_has_elements_of_c_strings(argv: list[str]) -> None:
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from protocol import InvalidArguments
@@ -206,6 +206,7 @@ _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.samp
 _pieces = st.lists(st.sampled_from(["-", "--", "=", "o", "{a}", "{b}", "-o", "--opt="]), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(st.lists(_pieces.map("".join), max_size=5), _texts, _texts)
 def test_no_value_ever_becomes_an_option(elements: list[str], a: str, b: str) -> None:
     """Every element that a program could read as an option has its name from the template alone."""
@@ -225,6 +226,7 @@ def test_no_value_ever_becomes_an_option(elements: list[str], a: str, b: str) ->
             assert element == rendered or element.startswith(f"{named}="), (element, rendered)
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("{}ab.")))
 def test_parsing_an_element_either_refuses_it_or_accounts_for_all_of_it(text: str) -> None:
     try:
@@ -239,6 +241,7 @@ def test_parsing_an_element_either_refuses_it_or_accounts_for_all_of_it(text: st
     assert said == text
 
 
+@settings(deadline=None)
 @given(st.lists(_texts))
 def test_a_spread_is_one_element_for_each_value(values: list[str]) -> None:
     assume(not any("\0" in value for value in values))

@@ -145,7 +145,7 @@ def test_no_descriptor_stays_open_whatever_happens(tree: Path, context: Context)
     assert os.listdir("/proc/self/fd") == before
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parts=st.lists(st.sampled_from(["..", ".", "a", "deep", "out", "loop", "b.py", "workspace", "", "/"]), max_size=8)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import InvalidArguments
@@ -54,12 +54,14 @@ def test_no_glob_fits_everything() -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab*?[]{}!^-&|~\\/,.")), st.text(st.sampled_from("ab/.")))
 def test_any_text_is_a_glob_or_is_refused_as_invalid(glob: str, path: str) -> None:
     with contextlib.suppress(InvalidArguments):
         glob_matcher(glob)(path)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters="*?[]{}\\/,\0"), min_size=1))
 def test_a_glob_without_signs_fits_its_own_name_only(name: str) -> None:
     assert glob_matcher(name)(name)
