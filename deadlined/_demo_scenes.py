@@ -133,7 +133,7 @@ SCENES = (
     Scene("grep that finds nothing", ("grep",), _failing, "error, exit 1"),
     Scene("hangs", ("sleep",), _hung, "killed (time_budget)", 1),
     Scene("ignores SIGTERM", ("sleep",), _deaf, "killed (time_budget)", 2),
-    Scene("daemonises (setsid, double fork)", ("setsid", "sleep"), _daemonised, "killed (time_budget)", 4),
+    Scene("daemonises (setsid, double fork)", ("setsid", "sleep"), _daemonised, "killed (time_budget)", 3),
     Scene("floods its output", ("yes",), _flooding, "killed (output_limit)", 1),
     Scene("exits, leaves children behind", ("sleep",), _leaving, "ok", 2),
     Scene("deadline while the daemon is stopped", ("sleep",), _stopped, "killed (time_budget)", 1),

@@ -22,4 +22,4 @@ def serve_command(config_path: str | None, socket_path: str | None, as_json: boo
     """
     from supervisor.daemon import main
 
-    return main(config_path, socket_path)
+    return main(config_path, socket_path, as_json)

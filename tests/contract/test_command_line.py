@@ -10,12 +10,17 @@ import time
 
 import pytest
 
+from deadlined import Client
+
 pytestmark = pytest.mark.contract
 MARK = "DEADLINED_TEST_MARK"
 
 
-def _sleeping(mark, *argv):
-    return json.dumps({"argv": list(argv) or ["sleep", "1000"], "env": {MARK: mark}})
+@pytest.fixture
+def sleeping(tmp_path, mark):
+    """Arguments of a marked ``sleep``, in a file: on the command line the mark would also be that of the client."""
+    (tmp_path / "sleeping.json").write_text(json.dumps({"argv": ["sleep", "1000"], "env": {MARK: mark}}))
+    return f"@{tmp_path}/sleeping.json"
 
 
 def _argv(*argv):
@@ -28,8 +33,8 @@ def test_call_prints_the_output_and_exits_0(deadlined):
     assert done.stderr.startswith("ok after ")
 
 
-def test_call_at_the_deadline_exits_124_and_leaves_nothing(deadlined, mark, nothing_left):
-    done = deadlined("call", "shell", _sleeping(mark), "--deadline", "500ms", "--json")
+def test_call_at_the_deadline_exits_124_and_leaves_nothing(deadlined, mark, nothing_left, sleeping):
+    done = deadlined("call", "shell", sleeping, "--deadline", "500ms", "--json")
     nothing_left(mark)
     result = json.loads(done.stdout)
     assert (done.returncode, result["status"], result["reason"]) == (124, "killed", "time_budget")
@@ -57,7 +62,7 @@ def test_call_at_the_deadline_exits_124_and_leaves_nothing(deadlined, mark, noth
     ],
     ids=lambda value: str(value)[:50],
 )
-def test_bad_input_is_one_clear_result_and_harms_nobody(deadlined, tmp_path, words, code, reason):
+def test_bad_input_is_one_clear_result_and_harms_nobody(standing_daemon, deadlined, tmp_path, words, code, reason):
     if len(words) > 1 and len(words[1]) > 100_000:  # the kernel allows no such word on a command line
         (tmp_path / "arguments").write_text(words[1])
         words = [words[0], f"@{tmp_path}/arguments", *words[2:]]
@@ -66,7 +71,8 @@ def test_bad_input_is_one_clear_result_and_harms_nobody(deadlined, tmp_path, wor
     result = json.loads(done.stdout)
     assert (done.returncode, result["reason"]) == (code, reason)
     assert result["error"]["message"]
-    assert deadlined("call", "shell", _argv("true")).returncode == 0
+    with Client(standing_daemon.socket) as client:
+        assert client.call("shell", {"argv": ["true"]}).status == "ok"
 
 
 def test_a_call_runs_where_it_is_told(deadlined, tmp_path):
@@ -74,8 +80,8 @@ def test_a_call_runs_where_it_is_told(deadlined, tmp_path):
     assert done.stdout == f"{tmp_path}\n"
 
 
-def test_ctrl_c_ends_the_call_and_exits_5(deadlined, mark, somebody_alive, nothing_left):
-    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+def test_ctrl_c_ends_the_call_and_exits_5(deadlined, mark, somebody_alive, nothing_left, sleeping):
+    with deadlined.start("call", "shell", sleeping) as child:
         somebody_alive(mark)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=30)
@@ -84,16 +90,16 @@ def test_ctrl_c_ends_the_call_and_exits_5(deadlined, mark, somebody_alive, nothi
     assert "cancelled (client)" in err
 
 
-def test_a_killed_command_line_takes_its_call_with_it(deadlined, mark, somebody_alive, nothing_left):
-    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+def test_a_killed_command_line_takes_its_call_with_it(deadlined, mark, somebody_alive, nothing_left, sleeping):
+    with deadlined.start("call", "shell", sleeping) as child:
         somebody_alive(mark)
         child.kill()
     nothing_left(mark, 5)
 
 
-def test_a_daemon_killed_mid_call_is_exit_125(daemon, deadlined, mark, somebody_alive, nothing_left):
+def test_a_daemon_killed_mid_call_is_exit_125(daemon, deadlined_alone, mark, somebody_alive, nothing_left, sleeping):
     daemon.expected_exit = None
-    with deadlined.start("call", "shell", _sleeping(mark)) as child:
+    with deadlined_alone.start("call", "shell", sleeping) as child:
         somebody_alive(mark)
         os.kill(daemon.pid, signal.SIGKILL)
         out, err = child.communicate(timeout=30)
@@ -101,7 +107,7 @@ def test_a_daemon_killed_mid_call_is_exit_125(daemon, deadlined, mark, somebody_
     assert (child.returncode, out) == (125, "")
     assert "connection" in err
     assert "Traceback" not in err
-    done = deadlined("status")
+    done = deadlined_alone("status")
     assert done.returncode == 125
     assert "start one with: deadlined serve" in done.stderr
 
@@ -125,8 +131,8 @@ def test_raw_output_is_every_byte(deadlined):
     assert (child.returncode, out) == (0, bytes(3_000_000))
 
 
-def test_kill_ends_a_call_and_says_so_when_it_is_gone(deadlined, mark, somebody_alive, nothing_left):
-    call = deadlined("call", "shell", _sleeping(mark), "--detach").stdout.strip()
+def test_kill_ends_a_call_and_says_so_when_it_is_gone(deadlined, mark, somebody_alive, nothing_left, sleeping):
+    call = deadlined("call", "shell", sleeping, "--detach").stdout.strip()
     somebody_alive(mark)
     done = deadlined("kill", call)
     nothing_left(mark)
@@ -136,8 +142,8 @@ def test_kill_ends_a_call_and_says_so_when_it_is_gone(deadlined, mark, somebody_
     assert "had settled already" in deadlined("kill", call).stdout
 
 
-def test_ps_shows_what_runs_and_for_how_much_longer(deadlined, mark, somebody_alive):
-    call = deadlined("call", "shell", _sleeping(mark), "--detach", "--deadline", "60s").stdout.strip()
+def test_ps_shows_what_runs_and_for_how_much_longer(deadlined, mark, somebody_alive, sleeping):
+    call = deadlined("call", "shell", sleeping, "--detach", "--deadline", "60s").stdout.strip()
     somebody_alive(mark)
     done = deadlined("ps")
     assert done.returncode == 0
@@ -185,25 +191,36 @@ def test_config_check_names_the_bad_key(deadlined, tmp_path):
     assert deadlined("config", "check", str(tmp_path / "none.toml")).returncode == 1
 
 
-def test_a_second_daemon_on_the_same_socket_exits_75(daemon, deadlined):
-    done = deadlined("serve", "--socket", daemon.socket)
+def test_serve_says_ready_stops_at_sigterm_and_exits_0(deadlined, tmp_path):
+    for words, ready in (((), f"ready {tmp_path}/s\n"), (("--json",), f"{tmp_path}/s")):
+        with deadlined.start("serve", "--socket", f"{tmp_path}/s", *words) as child:
+            said = child.stdout.readline()
+            child.terminate()
+            child.wait(30)
+        assert child.returncode == 0
+        assert (json.loads(said)["ready"] if words else said) == ready
+        assert not (tmp_path / "s").exists()
+
+
+def test_a_second_daemon_on_the_same_socket_exits_75(standing_daemon, deadlined):
+    done = deadlined("serve", "--socket", standing_daemon.socket)
     assert (done.returncode, done.stdout) == (75, "")
     assert deadlined("status").returncode == 0
 
 
-def test_a_stopped_daemon_is_told_from_none(daemon, deadlined, monkeypatch):
+def test_a_stopped_daemon_is_told_from_none(daemon, deadlined_alone):
     os.kill(daemon.pid, signal.SIGSTOP)
     try:
-        done = deadlined("status")
+        done = deadlined_alone("status")
     finally:
         os.kill(daemon.pid, signal.SIGCONT)
     assert done.returncode == 125
     assert "stopped or overloaded" in done.stderr
 
 
-def test_a_terminal_is_shown_the_time_that_is_left_and_gets_its_line_back(deadlined, mark):
+def test_a_terminal_is_shown_the_time_that_is_left_and_gets_its_line_back(deadlined, mark, sleeping):
     ours, theirs = pty.openpty()
-    with deadlined.start("call", "shell", _sleeping(mark), "--deadline", "2500ms", stderr=theirs) as child:
+    with deadlined.start("call", "shell", sleeping, "--deadline", "2500ms", stderr=theirs) as child:
         os.close(theirs)
         shown = b""
         while True:
