@@ -1,0 +1,58 @@
+"""Captured output of ``deadlined exec``: bounds, order, and the view."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from deadlined.cli.exec_capture import VIEW_BYTES, Capture, drain, view
+
+
+@pytest.fixture
+def capture() -> Iterator[Capture]:
+    made = Capture("both", (1, 2))
+    yield made
+    for descriptor in (made.raw, made.read_end, made.write_end):
+        os.close(descriptor)
+
+
+def test_what_is_left_in_the_pipe_after_the_end_is_kept(capture: Capture) -> None:
+    os.write(capture.raw, b"first ")
+    os.write(capture.write_end, b"last")
+    assert not drain([capture], 1_000)
+    assert os.pread(capture.raw, 100, 0) == b"first last"
+
+
+def test_draining_stops_at_the_cap_and_says_so(capture: Capture) -> None:
+    os.write(capture.raw, b"1234")
+    os.write(capture.write_end, b"5678")
+    assert drain([capture], 6)
+    assert os.pread(capture.raw, 100, 0) == b"123456"
+
+
+def test_draining_up_to_the_cap_is_no_excess(capture: Capture) -> None:
+    os.write(capture.write_end, b"123456")
+    assert not drain([capture], 6)
+    assert capture.size() == 6
+
+
+def test_a_short_output_is_its_own_view(capture: Capture) -> None:
+    os.write(capture.raw, "grüße\n".encode())
+    assert view([capture]) == "grüße\n"
+
+
+@pytest.mark.parametrize("letter", [b"x", "ü".encode(), b"\xff", "\U0001f600".encode()])
+def test_a_long_view_has_both_ends_a_marker_and_its_bound(capture: Capture, letter: bytes) -> None:
+    os.write(capture.raw, b"head" + letter * 50_000 + b"tail")
+    text = view([capture])
+    assert len(text.encode()) <= VIEW_BYTES
+    assert text.startswith("head")
+    assert text.endswith("tail")
+    assert f"of {capture.size()} bytes are missing here" in text
+
+
+def test_the_raw_file_has_no_name(capture: Capture) -> None:
+    link = os.readlink(f"/proc/self/fd/{capture.raw}")
+    assert "(deleted)" in link
