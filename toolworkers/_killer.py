@@ -43,7 +43,9 @@ REGISTRATION = struct.Struct("<IQ")
 """(slot, generation) of a register (with one or two descriptors), an unregister (generation 0), and of each ack."""
 COUNT_LIMIT = 64
 COUNT_BUDGET_NS = 150_000
-"""How many processes are counted before a kill, and how long in one round: a receipt's figure may cost no lateness."""
+"""How many processes are counted for a receipt, and for how long in one round."""
+COUNT_AHEAD_NS = 400_000
+"""How long before a deadline its processes are counted, so that the figure costs the kill no time."""
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 
@@ -51,7 +53,7 @@ _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 class Watched:
     """One registered worker. ``group``: the write end of its cgroup.kill, where it has one."""
 
-    __slots__ = ("base", "done", "generation", "group", "pid", "pidfd", "termed_ns")
+    __slots__ = ("base", "counted_for_ns", "done", "generation", "group", "pid", "pidfd", "seen", "termed_ns")
 
     def __init__(self, slot: int, generation: int, pidfd: int, group: int | None) -> None:
         self.base = _slots.slot_base(slot)
@@ -60,6 +62,7 @@ class Watched:
         self.group = group
         self.pid = _pid_of(pidfd)
         self.termed_ns = 0
+        self.counted_for_ns, self.seen = 0, 1
         self.done = False
 
     def close(self) -> None:
@@ -101,35 +104,40 @@ class Killer:
         self._table[_slots.HEARTBEAT] += 1
 
     def strike(self) -> int:
-        """Signal whatever is due now; the instant of the next signal, NEVER when none is armed."""
+        """Signal whatever is due now; when to look again, NEVER when nothing is armed.
+
+        Who is due in a moment is counted after everybody who is due now has been signalled.
+        """
         now = time.monotonic_ns()
         count_until = now + COUNT_BUDGET_NS
         wake = _slots.NEVER
-        table = self._table
+        soon: list[Watched] = []
         for watched in self._watched.values():
-            base = watched.base
-            if watched.done or table[base + _slots.GENERATION] != watched.generation:
+            if watched.done or self._table[watched.base + _slots.GENERATION] != watched.generation:
                 continue
-            deadline = table[base + _slots.DEADLINE]
+            deadline = self._table[watched.base + _slots.DEADLINE]
             if deadline and deadline <= now:
-                self._kill(watched, count_until)
+                self._kill(watched, deadline, count_until)
                 continue
-            term = table[base + _slots.TERM]
-            if term and term <= now and term != watched.termed_ns:
-                self._terminate(watched, term)
-            elif term > now:
-                wake = min(wake, term)
+            wake = min(wake, self._terminate_if_due(watched, now))
             if deadline:
-                wake = min(wake, deadline)
+                at = deadline if deadline == watched.counted_for_ns else deadline - COUNT_AHEAD_NS
+                if at <= now:
+                    soon.append(watched)
+                    watched.counted_for_ns = at = deadline
+                wake = min(wake, at)
+        for watched in soon:
+            watched.seen = count_processes(watched.pid, count_until)
         return wake
 
-    def _kill(self, watched: Watched, count_until: int) -> None:
-        """Count, kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
-        seen = count_processes(watched.pid, count_until)
+    def _kill(self, watched: Watched, deadline: int, count_until: int) -> None:
+        """Kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
+        if watched.counted_for_ns != deadline:  # a kill that nobody saw coming: a cancel, or a late registration
+            watched.seen = count_processes(watched.pid, count_until)
         sent_ns = time.monotonic_ns()
         watched.done = True
         if self._signal(watched):
-            self._table[watched.base + _slots.SEEN] = seen
+            self._table[watched.base + _slots.SEEN] = watched.seen
             self._table[watched.base + _slots.KILLED] = sent_ns
 
     def _signal(self, watched: Watched) -> bool:
@@ -143,10 +151,17 @@ class Killer:
             return False
         return True
 
-    def _terminate(self, watched: Watched, term_ns: int) -> None:
-        watched.termed_ns = term_ns
+    def _terminate_if_due(self, watched: Watched, now: int) -> int:
+        """Rule 3 for SIGTERM; when it is due, if it still has to go."""
+        term = self._table[watched.base + _slots.TERM]
+        if not term or term == watched.termed_ns:
+            return _slots.NEVER
+        if term > now:
+            return term
+        watched.termed_ns = term
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
+        return _slots.NEVER
 
     def _wait(self) -> bool:
         """Sleep until the timer, the bell or the daemon says something; False: the daemon is gone.
@@ -248,15 +263,21 @@ def _settle_in() -> None:
     except OSError:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, -19)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    # Under a small limit the lock may succeed and a later allocation fail: all or nothing.
-    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
+    # Under a limit the lock may succeed and a later allocation fail: all or nothing.
+    if _unlimited_lock():
         with contextlib.suppress(OSError):
             sys_.lock_memory()
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def _unlimited_lock() -> bool:
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
+        return True
+    with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        capabilities = next((int(line[7:], 16) for line in lines if line.startswith("CapEff:")), 0)
+    return bool(capabilities >> sys_.CAPABILITIES.index("ipc_lock") & 1)
 
 
 def main(control: int, table: int, bell: int) -> int:

@@ -104,7 +104,7 @@ def test_the_next_wake_is_published(killer: Killer, target: Callable[..., Target
     killer.register(0, 1, one.pidfd)
     due = in_ms(600_000)
     killer.arm(0, due)
-    wait_for(lambda: killer.words[_slots.NEXT_WAKE] == due)
+    wait_for(lambda: 0 <= due - killer.words[_slots.NEXT_WAKE] < 1_000_000)  # a moment before it, to count
     killer.arm(0, 0)
     wait_for(lambda: killer.words[_slots.NEXT_WAKE] == _slots.NEVER)
 
