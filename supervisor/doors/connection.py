@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from supervisor.live_call import LiveCall
 
 _READ = 65_536
+_GOODBYE_S = 1.0
+_GOODBYE_READS = 512
 _JSON = codecs.daemon_to_client(speaks_json=True)
 _MSGPACK = codecs.daemon_to_client(speaks_json=False)
 
@@ -80,7 +82,7 @@ class Connection:
 
     async def _read_all(self) -> None:
         try:
-            while self._open:
+            while self._open and self._link.state is not ClientState.CLOSED:
                 await self._wait_patiently()
                 if not self._read_once():
                     return
@@ -191,10 +193,20 @@ class Connection:
             self.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "protocol_error", why)))
 
     async def _say_goodbye(self) -> None:
-        """Give what is queued a moment to leave, so that the reason of an end arrives."""
-        with trio.move_on_after(1):
+        """Give what is queued a moment to leave, and read on into nothing: closing a socket over unread bytes would
+        reset it (unix(7)), and the reason of the end would be lost with it."""
+        with trio.move_on_after(_GOODBYE_S), contextlib.suppress(OSError):
             while self._unsent and self._open:
                 await trio.sleep(0.005)
+            self._socket.shutdown(socket.SHUT_WR)
+            await self._discard()
+
+    async def _discard(self) -> None:
+        for _ in range(_GOODBYE_READS):
+            await trio.lowlevel.wait_readable(self._socket)
+            with contextlib.suppress(BlockingIOError):
+                if not self._socket.recv(_READ):
+                    return
 
     def _close(self) -> None:
         self._open = False
