@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from deadlined import _outside
 from deadlined._demo_scenes import MARK, SCENES, Scene, Stage, Unexpected
@@ -54,6 +57,7 @@ class Report:
 
 def run(as_json: bool = False) -> int:
     """Play every scene; 0 when each ended as it must and nothing is left, else 1."""
+    signal.signal(signal.SIGTERM, _leave)
     show: Callable[[str], None] = _silent if as_json else _say
     mark = f"demo-{secrets.token_hex(6)}"
     directory = Path(tempfile.mkdtemp(prefix="deadlined-demo-"))
@@ -154,6 +158,11 @@ def _line(row: Row) -> str:
 
 def _as_object(report: Report) -> dict[str, object]:
     return {**asdict(report), "left": len(report.left), "left_processes": report.left}
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Told to end: by an exception, so that the daemon is stopped and the files are removed on the way."""
+    raise SystemExit(128 + number)
 
 
 def _say(text: str) -> None:

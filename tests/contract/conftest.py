@@ -23,7 +23,8 @@ from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAIN_UID = 61_234
 """No account, no files, and not 65534, which the kernel shows for ids that a namespace does not map."""
-AS_PLAIN_UID = ["setpriv", "--reuid", str(PLAIN_UID), "--regid", str(PLAIN_UID), "--clear-groups"]
+AS_PLAIN_UID = ["setpriv", "--reuid", str(PLAIN_UID), "--regid", str(PLAIN_UID), "--clear-groups", "env"]
+"""``env`` because setpriv still has root's capabilities when it looks for its program: it finds what the uid cannot."""
 MARK = "DEADLINED_TEST_MARK"
 
 

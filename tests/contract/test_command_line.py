@@ -258,11 +258,27 @@ def test_ps_answers_quickly_enough_to_be_typed(deadlined):
     assert time.monotonic() - begun < 5
 
 
-def test_the_demo_has_no_surprise():
-    environment = {name: value for name, value in os.environ.items() if name != "DEADLINED_SOCKET"}
+def test_the_demo_has_no_surprise(python, open_directory):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(open_directory), "TMPDIR": str(open_directory)}
     done = subprocess.run(
-        [sys.executable, "-m", "deadlined", "demo"], env=environment, capture_output=True, text=True, timeout=60
+        [*python, "-m", "deadlined", "demo"], cwd="/", env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "processes left: 0"
-    assert "surprise" not in done.stdout
+    assert list(open_directory.iterdir()) == []
+
+
+def test_a_terminated_demo_cleans_up(open_directory, nothing_left):
+    environment = {**os.environ, "TMPDIR": str(open_directory), MARK: str(open_directory)}
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "deadlined", "demo"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    with demo:
+        for line in demo.stdout:
+            if line.startswith("grep"):
+                break
+        demo.terminate()
+        demo.communicate(timeout=30)
+    assert demo.returncode != 0
+    nothing_left(str(open_directory), 5)
+    assert list(open_directory.iterdir()) == []
