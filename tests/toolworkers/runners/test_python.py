@@ -1,0 +1,76 @@
+"""In this process; what forks, crashes or hangs is in tests/contract."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from protocol._errors import InvalidArguments
+from toolworkers._context import Context
+from toolworkers._registry import CommandPlan, Tool, command, tool
+from toolworkers._tools import MARK
+from toolworkers.runners import _failures, python
+
+HERE = Context(deadline_ns=0, workdir="/")
+
+
+def of(function: Any) -> Tool:
+    return getattr(function, MARK)
+
+
+@tool
+def double(number: int) -> int:
+    return 2 * number
+
+
+@tool
+def nothing() -> None:
+    return None
+
+
+@tool
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@command
+def listing(path: str) -> CommandPlan:
+    if path == "bad":
+        raise InvalidArguments("never bad")
+    return CommandPlan(["ls", path])
+
+
+def test_a_value_is_ok_and_none_is_no_result() -> None:
+    assert python.run(3, of(double), {"number": 4}, HERE).content == 8
+    assert python.run(3, of(double), {"number": 4}, HERE).how == "ok"
+    assert python.run(3, of(nothing), {}, HERE).how == "no_result"
+
+
+def test_an_exception_is_told_and_its_place_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.StringIO()
+    monkeypatch.setattr(_failures, "_stderr", printed)
+    ended = python.run(3, of(fail), {"text": "why"}, HERE)
+    assert (ended.how, ended.message) == ("raised", "ValueError: why")
+    trace = printed.getvalue()
+    assert "raise ValueError(text)" in trace
+    assert "runners/python.py" not in trace
+
+
+def test_a_plan_is_a_plan_or_the_end_of_the_call() -> None:
+    planned = python.plan(3, of(listing), {"path": "."}, HERE)
+    assert isinstance(planned, CommandPlan)
+    assert planned.argv == ["ls", "."]
+    ended = python.plan(3, of(listing), {"path": "bad"}, HERE)
+    assert (ended.how, ended.message) == ("invalid_arguments", "never bad")
+    ended = python.plan(3, of(double), {"number": 1}, HERE)
+    assert (ended.how, ended.error_code) == ("raised", "content")
+
+
+def test_what_was_used_only_grows() -> None:
+    first = python.used()
+    sum(range(300_000))
+    second = python.used(first)
+    assert second.cpu_ms > first.cpu_ms
+    assert second.max_rss_bytes >= first.max_rss_bytes > 1 << 20

@@ -1,0 +1,77 @@
+"""What can be shown of the killer without shooting at anybody; the rest is in tests/contract."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from protocol import _slots
+from toolworkers._killer import COUNT_LIMIT, REGISTRATION, Killer, count_processes
+
+
+class Table:
+    """A killer's surroundings, in this process."""
+
+    def __init__(self) -> None:
+        self.words = memoryview(bytearray(_slots.table_bytes(4))).cast("Q")
+        self.daemon, self.control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.killer = Killer(self.control, self.words, self.bell)
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    table = Table()
+    yield table
+    table.daemon.close()
+    table.control.close()
+    os.close(table.bell)
+
+
+def test_with_nothing_armed_it_never_wakes(table: Table) -> None:
+    assert table.killer.strike() == _slots.NEVER
+
+
+def test_a_slot_that_nobody_is_registered_for_is_not_looked_at(table: Table) -> None:
+    base = _slots.slot_base(0)
+    table.words[base + _slots.GENERATION] = 1
+    table.words[base + _slots.DEADLINE] = 1
+    assert table.killer.strike() == _slots.NEVER
+    assert table.words[base + _slots.KILLED] == 0
+
+
+def test_it_ends_with_its_socket_and_has_published_and_beaten(table: Table) -> None:
+    table.daemon.close()
+    table.killer.run()
+    assert table.words[_slots.NEXT_WAKE] == _slots.NEVER
+    assert table.words[_slots.HEARTBEAT] >= 1
+
+
+def test_it_wakes_early_enough_to_count_and_then_at_the_deadline(table: Table) -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    due = time.monotonic_ns() + 3_600 * 10**9  # an hour: this process must not be shot
+    base = _slots.slot_base(1)
+    table.words[base + _slots.GENERATION] = 5
+    table.words[base + _slots.DEADLINE] = due
+    socket.send_fds(table.daemon, [REGISTRATION.pack(1, 5)], [pidfd])
+    table.daemon.shutdown(socket.SHUT_WR)
+    assert table.killer._wait() is False
+    assert REGISTRATION.unpack(table.daemon.recv(64)) == (1, 5)
+    assert 0 < due - table.killer.strike() < 1_000_000
+    table.words[base + _slots.TERM] = due - 10**9
+    assert table.killer.strike() == due - 10**9
+    table.words[base + _slots.GENERATION] = 6
+    assert table.killer.strike() == _slots.NEVER
+    os.close(pidfd)
+
+
+def test_counting_is_bounded_and_never_below_one() -> None:
+    later = time.monotonic_ns() + 10**9
+    assert count_processes(os.getpid(), later) >= 1
+    assert count_processes(1, later) <= COUNT_LIMIT
+    assert count_processes(-1, later) == count_processes(0, later) == 1
+    assert count_processes(1, 0) == 1
