@@ -28,6 +28,12 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
+def cpu_time_ns(pid: int) -> int:
+    """What the first thread of a process has spent on a processor (sched-stats.rst)."""
+    with open(f"/proc/{pid}/schedstat", encoding="ascii") as line:
+        return int(line.read().split()[0])
+
+
 def _cpu() -> str:
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

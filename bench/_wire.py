@@ -30,7 +30,7 @@ class BareClient:
         try:
             self._socket.connect(path)
             self._socket.sendall(self._codec.pack(cm.Hello(cm.VERSION, "bench")))
-            (self.welcome,) = self._hear()
+            (self._welcome,) = self._hear()
         except BaseException:
             self._socket.close()
             raise
@@ -46,6 +46,12 @@ class BareClient:
     def fileno(self) -> int:
         """For a poll."""
         return self._socket.fileno()
+
+    @property
+    def far_pid(self) -> int:
+        """The process at the other end."""
+        pid: int = self._welcome.daemon_pid
+        return pid
 
     def submit(self, tool: str, arguments: str = "{}", **options: Any) -> int:
         """Send one; its number."""

@@ -95,6 +95,7 @@ def _section(ordinary: list[Kind], large: Kind) -> Section:
             "survivors at the answer",
             "0 of 1 440",
         ),
+        Count("processes that the receipts count", sum(kill.counted for kill in kills), total, None),
         Count("processes that never went", sum(kill.never_gone for kill in kills), total),
         Count("receipts that say confirmed", sum(_confirmed(kill) for kill in kills), len(kills), len(kills)),
     ]
@@ -115,6 +116,6 @@ _SAYS = {"signalled": "SIGKILL sent", "gone": "all gone", "answered": "answer at
 
 def _row(kinds: list[Kind], what: str, target: Target | None = None, claim: str = "", prototype: str = "") -> Row:
     rounds = [[getattr(kill, f"{what}_ms") for kill in one] for kind in kinds for one in kind.kills]
-    floor = [[row[_FLOOR_FIGURE[what]] / 1e6 for row in one] for kind in kinds for one in kind.floor if kind.has_floor]
+    floor = [[row[_FLOOR_FIGURE[what]] / 1e6 for row in one] for kind in kinds for one in kind.floor]
     who = kinds[0].says if len(kinds) == 1 else "all ordinary trees"
     return Row(f"{who}: {_SAYS[what]}", "ms", rounds, floor, target, claim, prototype)

@@ -85,19 +85,21 @@ def escape(report: str, count: int, ctx: Context) -> None:
 
 @tool(name="bench_bomb", approval="never")
 def bomb(report: str, go: str, ctx: Context) -> None:
-    """Fork at full speed, in every process, half of which end at once; begins when the file ``go`` exists."""
+    """Fork at full speed in every process; at the cap some end, and others take their place. Begins when the file
+    ``go`` exists."""
     _say(report, "worker", ctx.deadline_ns)
     until = time.monotonic() + LIFETIME_S
     while not os.path.exists(go):
         time.sleep(0.001)
-    turn = 0
+    first, refused = os.getpid(), 0
     while time.monotonic() < until:
-        turn += 1
         try:
-            if os.fork() == 0 and turn % 2:
-                os._exit(0)
+            os.fork()
         except OSError:
+            refused += 1
             _reap()
+            if refused % 2 and os.getpid() != first:
+                os._exit(0)
 
 
 def _reap() -> None:

@@ -11,55 +11,68 @@ from collections.abc import Callable
 
 from bench._daemon import open_daemon
 from bench._floors import open_relay_floor
+from bench._machine import cpu_time_ns
 from bench._plan import Plan
 from bench._report import Row, Section, Target
 from bench._wire import BareClient
 from deadlined import Client
 
 _TOOL, _DEADLINE_MS = "bench_noop", 10_000
-_WARM_UP = 300
+_WARM_UP_S = 0.3
+
+
+class Side:
+    """One way to make the call; ``pid``: the process in the middle."""
+
+    def __init__(self, call: Callable[[], object], pid: int) -> None:
+        self.call, self.pid = call, pid
+        self.micros: list[list[float]] = []
+        self.cpu_micros: list[list[float]] = []
+
+    def round(self, seconds: float) -> None:
+        """Call for so long; each call's time, and the processor time of the middle for one."""
+        samples: list[float] = []
+        cpu_ns, until = cpu_time_ns(self.pid), time.monotonic() + seconds
+        while time.monotonic() < until:
+            began = time.monotonic_ns()
+            self.call()
+            samples.append((time.monotonic_ns() - began) / 1e3)
+        self.micros.append(samples)
+        self.cpu_micros.append([(cpu_time_ns(self.pid) - cpu_ns) / 1e3 / len(samples)])
+
+    def forget(self) -> None:
+        """Of the warm-up."""
+        self.micros, self.cpu_micros = [], []
 
 
 def run(plan: Plan) -> Section:
     """See the module."""
-    rounds, calls = plan.of(5, 3), plan.of(1_500, 400)
-    bare: list[list[float]] = []
-    public: list[list[float]] = []
-    floor: list[list[float]] = []
     with (
         open_daemon() as daemon,
         open_relay_floor(1) as relay,
         BareClient(daemon.socket) as client,
         Client(daemon.socket) as library,
     ):
-        workloads: list[tuple[list[list[float]], Callable[[], object]]] = [
-            (floor, lambda: relay.call(_TOOL, deadline_ms=_DEADLINE_MS)),
-            (bare, lambda: client.call(_TOOL, deadline_ms=_DEADLINE_MS)),
-            (public, lambda: library.call(_TOOL, {}, deadline_ms=_DEADLINE_MS)),
-        ]
-        for _, call in workloads:
-            _time(call, _WARM_UP)
-        for _ in range(rounds):
-            for samples, call in plan.shuffled(workloads):
-                samples.append(_time(call, calls))
-        ok = library.call(_TOOL, {}, deadline_ms=_DEADLINE_MS).status == "ok"
-    if not ok:
-        raise RuntimeError("the call that was measured did not succeed")
+        floor = Side(lambda: relay.call(_TOOL, deadline_ms=_DEADLINE_MS), relay.far_pid)
+        bare = Side(lambda: client.call(_TOOL, deadline_ms=_DEADLINE_MS), daemon.pid)
+        public = Side(lambda: library.call(_TOOL, {}, deadline_ms=_DEADLINE_MS), daemon.pid)
+        for side in (floor, bare, public):
+            side.round(_WARM_UP_S)
+            side.forget()
+        for _ in range(plan.of(8, 4)):
+            for side in plan.shuffled((floor, bare, public)):
+                side.round(0.5 if plan.quick else 0.8)
+        result = client.call(_TOOL, deadline_ms=_DEADLINE_MS)
+    if result.status != "ok":
+        raise RuntimeError(f"the call that was measured did not succeed: {result.summary}")
     claim = "warm no-op call, client → worker → client, deadline armed"
     return Section(
         "warm no-op call, one at a time",
         [
-            Row("bare client", "µs", bare, floor, Target(p50=150, ratio=2.5), claim, "74–143"),
-            Row("deadlined.Client", "µs", public, floor, Target(p50=150)),
-            Row("floor: blocking client, relay, worker", "µs", floor),
+            Row("bare client", "µs", bare.micros, floor.micros, Target(p50=150, ratio=2.5), claim, "74–143"),
+            Row("deadlined.Client", "µs", public.micros, floor.micros, Target(p50=150)),
+            Row("floor: blocking client, relay, worker", "µs", floor.micros),
+            Row("processor time of the daemon, a call", "µs", bare.cpu_micros, floor.cpu_micros),
         ],
+        ["processor time hardly depends on what else the machine does; its floor is the relay's"],
     )
-
-
-def _time(call: Callable[[], object], count: int) -> list[float]:
-    samples = []
-    for _ in range(count):
-        began = time.monotonic_ns()
-        call()
-        samples.append((time.monotonic_ns() - began) / 1e3)
-    return samples

@@ -39,6 +39,13 @@ def _family() -> None:
             os._exit(0)
 
 
+def _hundred() -> None:
+    for _ in range(99):
+        if os.fork() == 0:
+            time.sleep(_LIFETIME_S)
+            os._exit(0)
+
+
 def _fork_again() -> None:
     os.setsid()
     if os.fork():
@@ -56,6 +63,7 @@ _BEHAVIOURS: dict[str, Callable[[], None]] = {
     "deaf": _deaf,
     "family": _family,
     "memory": _memory,
+    "hundred": _hundred,
 }
 
 
