@@ -50,7 +50,7 @@ def main(config_path: str | None, socket_path: str | None, as_json: bool = False
     try:
         config = load(config_path)
         path = find_socket(socket_path or config.daemon.socket)
-        with open_socket(path) as listener:
+        with open_socket(path, config.daemon.allow_gids) as listener:
             return trio.run(Daemon(config, path, open_log(), as_json).run, listener)
     except SocketTakenError as error:
         return _fail(EXIT_TAKEN, str(error))
@@ -141,7 +141,9 @@ class Daemon:
         print(ready, flush=True)  # noqa: T201  # the contract of `deadlined serve`
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """The first SIGTERM or SIGINT drains, the second stops at once."""
+        """The first SIGTERM or SIGINT drains, the second stops at once, and no later one cuts the cleaning up short."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # what the receiver puts back when it closes
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
             task_status.started()
             async for _ in received:

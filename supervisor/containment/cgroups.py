@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from protocol._contracts import Limits
 
 _MOUNTS = "/proc/self/mounts"
-_V1_CONTROLLERS = ("memory", "pids")
+_CONTROLLERS = ("memory", "pids")
 NAME_PREFIX = "deadlined."
 
 
@@ -63,6 +63,7 @@ class ControlGroups:
         self._name = f"{NAME_PREFIX}{os.getpid()}"
         self._killable: str | None = None
         self._limiting: dict[str, str] = {}
+        self._unified: frozenset[str] = frozenset()
         self._made: list[str] = []
         self.why_not: list[str] = []
 
@@ -74,15 +75,15 @@ class ControlGroups:
     @property
     def limits(self) -> tuple[str, ...]:
         """Controllers that bound workers here."""
-        return tuple(sorted(self._limiting))
+        return tuple(sorted({*self._limiting, *self._unified}))
 
     def open(self) -> None:
         """Make the daemon's own groups. What this host refuses is noted in ``why_not``, never raised."""
         mounts = _cgroup_mounts()
         own = _own_groups()
         self._open_v2(mounts.get(""), own.get(""))
-        for controller in _V1_CONTROLLERS:
-            if controller not in self._limiting:
+        for controller in _CONTROLLERS:
+            if controller not in self._unified:
                 self._open_v1(controller, mounts.get(controller), own.get(controller))
 
     def group_for(self, worker: int, limits: Limits) -> WorkerGroup:
@@ -92,6 +93,7 @@ class ControlGroups:
             directory = self._make(group, os.path.join(self._killable, f"w{worker}"))
             group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
             group.kill = os.open(f"{directory}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+            self._bound_unified(group, directory, limits)
         for controller, parent in self._limiting.items():
             self._bound(group, controller, parent, worker, limits)
         return group
@@ -116,10 +118,11 @@ class ControlGroups:
         directory = os.path.join(mount, own.lstrip("/"), self._name)
         if not self._make_own(directory, "cgroup v2"):
             return
-        if not os.access(f"{directory}/cgroup.kill", os.W_OK):
+        if os.access(f"{directory}/cgroup.kill", os.W_OK):
+            self._killable = directory
+        else:
             self.why_not.append("cgroup v2 has no cgroup.kill here (Linux 5.14)")
-            return
-        self._killable = directory
+        self._unified = _enable_controllers(os.path.dirname(directory), directory)
 
     def _open_v1(self, controller: str, mount: str | None, own: str | None) -> None:
         if mount is None or own is None:
@@ -146,6 +149,13 @@ class ControlGroups:
         group.directories.append(directory)
         return directory
 
+    def _bound_unified(self, group: WorkerGroup, directory: str, limits: Limits) -> None:
+        if "memory" in self._unified and limits.memory_bytes is not None:
+            _write(f"{directory}/memory.max", str(limits.memory_bytes))
+            group.memory = directory
+        if "pids" in self._unified and limits.pids is not None:
+            _write(f"{directory}/pids.max", str(limits.pids))
+
     def _bound(self, group: WorkerGroup, controller: str, parent: str, worker: int, limits: Limits) -> None:
         bound = limits.memory_bytes if controller == "memory" else limits.pids
         if bound is None:
@@ -155,6 +165,18 @@ class ControlGroups:
         group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
         if controller == "memory":
             group.memory = directory
+
+
+def _enable_controllers(parent: str, directory: str) -> frozenset[str]:
+    """Hand the v2 controllers down to groups in ``directory``; those that arrived. A parent that holds processes itself
+    and is no root may hand down none (cgroups(7), no internal processes): then v1, or nothing, bounds the workers."""
+    for group in (parent, directory):
+        for controller in _CONTROLLERS:
+            with contextlib.suppress(OSError):
+                _write(f"{group}/cgroup.subtree_control", f"+{controller}")
+    with contextlib.suppress(OSError), open(f"{directory}/cgroup.subtree_control", encoding="ascii") as file:
+        return frozenset(file.read().split()) & frozenset(_CONTROLLERS)
+    return frozenset()
 
 
 def _remove_abandoned(parent: str) -> None:
@@ -192,7 +214,7 @@ def _cgroup_mounts() -> dict[str, str]:
             if kind == "cgroup2":
                 found.setdefault("", point)
             elif kind == "cgroup":
-                for controller in _V1_CONTROLLERS:
+                for controller in _CONTROLLERS:
                     if controller in options.split(","):
                         found.setdefault(controller, point)
     return found

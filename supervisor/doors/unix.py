@@ -2,7 +2,8 @@
 
 Only who holds the lock file beside the socket unlinks and binds it, so a second daemon cannot take the path from a
 first one that lives, and a stale socket of a dead one is no obstacle. The directory must be ours, a real directory and
-0700 (or 0750 for an allowed group).
+not writable for others. With exactly one allowed group the socket is that group's too (0660), as is a directory that
+had to be made (0710); with several, the operator arranges who may reach the socket.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
@@ -35,17 +36,18 @@ class SocketTakenError(DoorError):
 
 
 @contextlib.contextmanager
-def open_socket(path: str) -> Iterator[socket.socket]:
+def open_socket(path: str, allow_gids: Sequence[int] = ()) -> Iterator[socket.socket]:
     """A listening socket at ``path``; leaving unlinks it and unlocks. Raises DoorError, SocketTakenError."""
     encoded = os.fsencode(path)
     if len(encoded) > _LONGEST_PATH or b"\0" in encoded:
         raise DoorError(f"the socket path has {len(encoded)} bytes; at most {_LONGEST_PATH} are possible (unix(7))")
     directory = os.path.dirname(os.path.abspath(path))
-    _check_directory(directory)
+    gid = allow_gids[0] if len(allow_gids) == 1 else None
+    _check_directory(directory, gid)
     with _locked(path + ".lock") as lock:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         with listener:
-            _bind(listener, path)
+            _bind(listener, path, gid)
             listener.listen(_BACKLOG)
             try:
                 yield listener
@@ -57,9 +59,13 @@ def open_socket(path: str) -> Iterator[socket.socket]:
         assert lock >= 0
 
 
-def _check_directory(directory: str) -> None:
+def _check_directory(directory: str, gid: int | None) -> None:
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        if not os.path.isdir(directory):
+            os.makedirs(directory, mode=0o700)
+            if gid is not None:
+                os.chown(directory, -1, gid)
+                os.chmod(directory, 0o710)  # noqa: S103  # the group may pass through to the socket, not look around
         descriptor = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise DoorError(f"the socket's directory {directory} cannot be used: {error.strerror}") from error
@@ -96,7 +102,7 @@ def _same_file(descriptor: int, path: str) -> bool:
     return False
 
 
-def _bind(listener: socket.socket, path: str) -> None:
+def _bind(listener: socket.socket, path: str, gid: int | None) -> None:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise DoorError(f"{path} exists and is no socket; it is left alone")
@@ -104,6 +110,9 @@ def _bind(listener: socket.socket, path: str) -> None:
     before = os.umask(0o077)
     try:
         listener.bind(path)
+        if gid is not None:  # one group is allowed in: connecting takes write permission (unix(7))
+            os.chown(path, -1, gid)
+            os.chmod(path, 0o660)
     except OSError as error:
         raise DoorError(f"the socket {path} cannot be made: {error.strerror}") from error
     finally:

@@ -264,10 +264,12 @@ def test_a_file_in_the_sockets_place_is_left_alone(tmp_path):
 
 def test_a_client_that_does_not_read_is_cut_and_others_are_served(standing_daemon):
     deaf = Raw(standing_daemon.socket).greet()
-    big = json.dumps({"argv": ["head", "-c", "6000", "/dev/zero"]})
-    with pytest.raises((OSError, TimeoutError)):
-        deaf.socket.settimeout(5)
-        for number in range(200_000):
-            deaf.say(op="list_tools", id=number)
-    assert big
+    deaf.socket.settimeout(5)
+    with pytest.raises(OSError):
+        talk_without_listening(deaf)
     deaf.close()
+
+
+def talk_without_listening(client: Raw) -> None:
+    for number in range(200_000):
+        client.say(op="list_tools", id=number)

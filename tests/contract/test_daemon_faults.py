@@ -112,7 +112,7 @@ def test_a_killed_zygote_ends_its_calls_and_another_serves_the_next(daemon, mark
 
 
 def test_a_killed_worker_costs_its_own_call_only(daemon, mark, somebody_alive, nothing_left):
-    other = f"{mark}-other"
+    other = mark.replace("mark", "other")
     with Client(daemon.socket) as client:
         victim = client.submit("shell", shell(mark, "sleep 1000"), deadline_ms=60_000)
         bystander = client.submit("shell", shell(other, "sleep 1; echo alive"), deadline_ms=60_000)

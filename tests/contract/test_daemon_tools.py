@@ -1,4 +1,4 @@
-"""Tools that misbehave inside the worker's own process: one outcome each, the worker replaced, other calls untouched."""
+"""Tools that misbehave inside the worker's own process: one outcome each, the worker replaced, others untouched."""
 
 from __future__ import annotations
 
