@@ -130,6 +130,7 @@ class FirstProcess:
     def settle_in(self) -> None:
         """The world of the call: private mounts and IPC, an own /proc, few privileges. Raises OSError if refused."""
         _world.offer_to_oom_killer()
+        _outrank_the_command()
         self._missing = _world.enter_namespaces(None, 0)
         self._drop_bounding_set()
         _world.drop_privileges(_world.ROOT_CAPABILITIES)
@@ -313,3 +314,15 @@ class FirstProcess:
         discarded = len(os.read(read_end, min(65_536, self._room)))
         self._report.dropped += discarded
         return discarded
+
+
+def _outrank_the_command() -> None:
+    """Real-time priority where it may be had (root): on a machine with a load of 7 the SIGKILL leaves 0.5 ms after the
+    deadline at worst, and 44 ms without. Our children start without it, at nice 0: so not for a caller who was niced.
+    """
+    if os.sched_getscheduler(0) != os.SCHED_OTHER or os.getpriority(os.PRIO_PROCESS, 0) != 0:
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except OSError:
+        return  # a plain uid, or a cgroup without real-time budget: it runs as everybody does

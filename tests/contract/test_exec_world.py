@@ -71,6 +71,14 @@ def test_the_command_has_few_privileges_and_is_offered_to_the_oom_killer(run_exe
     assert done.stdout.split()[-1] == "500"
 
 
+@pytest.mark.parametrize("nice", [0, 7])
+def test_the_command_keeps_the_callers_priority(run_exec: Run, nice: int) -> None:
+    done = run_exec("--", "sh", "-c", "cat /proc/self/stat", preexec_fn=lambda: os.nice(nice))
+    fields = done.stdout.rpartition(")")[2].split()
+    assert int(fields[16]) == nice
+    assert (fields[37], fields[38]) == ("0", "0"), "no real-time priority, SCHED_OTHER"
+
+
 def test_environment_and_place_are_the_callers(run_exec: Run, open_directory: Path) -> None:
     done = run_exec(
         "--",
