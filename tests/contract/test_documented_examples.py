@@ -1,0 +1,74 @@
+"""The examples of README and docs/tools.md, and the examples folder, on the real product."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import REPOSITORY, CommandLine, TestedDaemon
+
+pytestmark = pytest.mark.contract
+
+
+def blocks(document: str, language: str) -> list[str]:
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_of_the_readme_runs_as_it_stands(daemon: TestedDaemon) -> None:
+    (code,) = blocks("README.md", "python")
+    environment = {**os.environ, "DEADLINED_SOCKET": daemon.socket}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    first, second, third = done.stdout.splitlines()
+    assert first == "killed time_budget"
+    assert re.fullmatch(r"[1-9]\d* killed, confirmed: True", second)
+    assert third == "2598960"
+
+
+@pytest.fixture
+def documented_tools(start_daemon: Callable[..., TestedDaemon], tmp_path: Path) -> CommandLine:
+    """The tools of docs/tools.md, served: its modules and its configuration as they stand."""
+    words, commands = blocks("docs/tools.md", "python")
+    (tmp_path / "my_tools.py").write_text(words)
+    (tmp_path / "my_commands.py").write_text(commands)
+    (tmp_path / "notes.txt").write_text("a b a\nc a b\n")
+    more = f'[tool.git_grep]\nkind = "python"\nmodule = "my_commands"\npath = "{tmp_path}"\n'
+    configuration = "\n".join([*blocks("docs/tools.md", "toml"), more]).replace('path = "."', f'path = "{tmp_path}"')
+    return CommandLine(start_daemon(configuration).socket)
+
+
+def test_the_tools_of_the_documents_do_what_is_said_of_them(documented_tools: CommandLine, tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for words in (["init", "-q"], ["add", "notes.txt"], ["commit", "-q", "-m", "First"]):
+        subprocess.run([*git, *words], check=True)
+
+    def call(tool: str, **arguments: object) -> dict[str, object]:
+        done = documented_tools("call", tool, json.dumps(arguments), "--cwd", str(tmp_path), "--json")
+        result: dict[str, object] = json.loads(done.stdout)
+        return result
+
+    assert call("word_count", path="notes.txt", top=2)["content"] == {"a": 3, "b": 2}
+    missing = call("word_count", path="nowhere.txt")
+    assert (missing["status"], missing["error"]["code"]) == ("error", "unreadable")  # type: ignore[index]  # an object
+    assert call("word_count", path="notes.txt", top=0)["reason"] == "invalid_arguments"
+    assert "notes.txt:2:c a b" in call("git_grep", pattern="c a")["output"]["view"]  # type: ignore[index]  # likewise
+    assert "First" in call("git_log", dir=str(tmp_path), count=1)["output"]["view"]  # type: ignore[index]  # likewise
+    assert call("git_log", dir="--exec-path", count=1)["reason"] == "invalid_arguments"
+
+
+def test_what_survives_shows_what_the_readme_says() -> None:
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "examples" / "what_survives.py")], capture_output=True, text=True, timeout=60
+    )
+    rows = {line[:32].strip(): (line[32:72].strip(), line[72:].strip()) for line in done.stdout.splitlines()[1:]}
+    assert rows["deadlined exec"] == ("nothing", "nothing")
+    for tool in ("asyncio.wait_for", "future.result(timeout=)", "subprocess.run(timeout=)", "timeout -k"):
+        assert "daemon" in rows[tool][1], "what the README says of the others must stay true as well"
+    assert done.returncode == 0
