@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,17 +63,17 @@ class BenchDaemon:
 
 
 @contextmanager
-def open_daemon(settings: str = "") -> Iterator[BenchDaemon]:
-    """Start a daemon with the bench's tools and these further lines of TOML; it and its files are gone at the end.
+def open_daemon(limits: Mapping[str, int] | None = None, **settings: int) -> Iterator[BenchDaemon]:
+    """Start a daemon with the bench's tools; it and its files are gone at the end.
+
+    ``settings`` go into its ``[daemon]`` table, ``limits`` into ``[limits]``.
 
     Raises RuntimeError with the daemon's own words when it does not become ready.
     """
     directory = Path(tempfile.mkdtemp(prefix="deadlined-bench-"))
     try:
         config = directory / "deadlined.toml"
-        config.write_text(
-            f'{settings}\n[tool.bench_noop]\nkind = "python"\nmodule = "bench.tools"\npath = {_toml_path()}\n'
-        )
+        config.write_text(_config(directory, limits or {}, settings))
         daemon = BenchDaemon(directory, _start(directory, config))
         try:
             _wait_ready(daemon)
@@ -124,5 +124,13 @@ def _wait_ready(daemon: BenchDaemon) -> None:
         said += more
 
 
-def _toml_path() -> str:
-    return json.dumps(str(REPOSITORY))
+def _config(directory: Path, limits: Mapping[str, int], settings: Mapping[str, int]) -> str:
+    tables: dict[str, dict[str, object]] = {
+        "daemon": {"state_dir": str(directory / "state"), **settings},
+        "limits": dict(limits),
+        "tool.bench_noop": {"kind": "python", "module": "bench.tools", "path": str(REPOSITORY)},
+    }
+    lines = []
+    for name, table in tables.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"

@@ -18,7 +18,7 @@ from bench._report import Count, Row, Section
 from bench._wire import BareClient
 
 _MIB = 100
-_SETTINGS = f"[limits]\noutput_bytes = {2 * _MIB << 20}\nfile_bytes = {2 * _MIB << 20}\n"
+_LIMITS = {"output_bytes": 2 * _MIB << 20, "file_bytes": 2 * _MIB << 20}
 _DEADLINE_MS = 30_000
 
 
@@ -30,7 +30,7 @@ def run(plan: Plan) -> Section:
     large: dict[str, list[list[float]]] = {"daemon": [], "run": []}
     missing = 0
     ways: dict[str, Callable[[], tuple[float, int]]]
-    with open_daemon(_SETTINGS) as daemon, BareClient(daemon.socket) as client:
+    with open_daemon(_LIMITS) as daemon, BareClient(daemon.socket) as client:
         ways = {
             "daemon": lambda: _through_daemon(client, [true]),
             "spawn": lambda: _spawned(true),

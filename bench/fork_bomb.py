@@ -22,7 +22,6 @@ _DEADLINE_MS = 600
 _COUNT_BEFORE_S = 0.1
 """How long before the deadline they are counted: a look at each of 100 busy processes takes its time."""
 _PATIENCE_S = 5.0
-_SETTINGS = f"[limits]\npids = {_CAP}\n"
 
 
 class NotBoundedError(Exception):
@@ -37,7 +36,7 @@ def run(plan: Plan) -> Section:
     floors: list[float] = []
     survivors = 0
     with (
-        open_daemon(_SETTINGS) as daemon,
+        open_daemon({"pids": _CAP}) as daemon,
         open_kill_floor() as floor,
         open_oracle(daemon.directory) as oracle,
         BareClient(daemon.socket) as client,

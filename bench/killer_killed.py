@@ -43,8 +43,7 @@ class Found:
 def run(plan: Plan) -> Section:
     """See the module."""
     found, rounds = Found(), plan.of(8, 3)
-    settings = f"[daemon]\nin_flight = {_CALLS + 4}\nspares = 2\n"
-    with open_daemon(settings) as daemon, open_oracle(daemon.directory) as oracle:
+    with open_daemon(in_flight=_CALLS + 4) as daemon, open_oracle(daemon.directory) as oracle:
         for _ in range(rounds):
             _round(daemon, oracle, found)
     return Section(

@@ -23,8 +23,11 @@ def run(plan: Plan) -> Section:
     rounds: list[list[tuple[float, float, float]]] = []
     killed = confirmed = survivors = 0
     asleep_s: list[float] = []
-    settings = f"[daemon]\nin_flight = {calls + 12}\nspares = 0\nqueue = 1024\n"
-    with open_daemon(settings) as daemon, open_oracle(daemon.directory) as oracle, BareClient(daemon.socket) as client:
+    with (
+        open_daemon(in_flight=calls + 12, spares=0, queue=1024) as daemon,
+        open_oracle(daemon.directory) as oracle,
+        BareClient(daemon.socket) as client,
+    ):
         for _ in range(plan.of(2, 1)):
             began_s, lateness, results, alive_then = _wave(client, oracle, calls)
             rounds.append(lateness)

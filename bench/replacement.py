@@ -54,7 +54,7 @@ def run(plan: Plan) -> Section:
 
 
 def _open(stack: ExitStack, spares: int) -> tuple[BareClient, Oracle]:
-    daemon = stack.enter_context(open_daemon(f"[daemon]\nin_flight = 1\nspares = {spares}\n"))
+    daemon = stack.enter_context(open_daemon(in_flight=1, spares=spares))
     oracle = stack.enter_context(open_oracle(daemon.directory))
     return stack.enter_context(BareClient(daemon.socket)), oracle
 

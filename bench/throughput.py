@@ -45,8 +45,7 @@ def run(plan: Plan) -> Section:
 
 
 def _client_of_daemon(stack: ExitStack, workers: int) -> BareClient:
-    settings = f"[daemon]\nin_flight = {workers}\nspares = 0\n"
-    daemon = stack.enter_context(open_daemon(settings))
+    daemon = stack.enter_context(open_daemon(in_flight=workers, spares=0))
     return stack.enter_context(BareClient(daemon.socket))
 
 
