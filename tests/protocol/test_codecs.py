@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import _client_messages as cm
@@ -24,6 +24,7 @@ from protocol._outcomes import CallResult, Status
 from tests.trust.spoken import each_of, json_value, same, speaker_of
 
 MIB = 1 << 20
+RANDOM = st.builds(random.Random, st.integers(0, 2**32))
 FLOAT_KEY = b"\x81\xca\x7f\xc0\x00\x00\x02"
 LINKS: dict[str, tuple[codecs.Codec[Any, Any], codecs.Codec[Any, Any], Any]] = {
     "client says msgpack": (codecs.client_to_daemon(), codecs.daemon_to_client(False), cm.FromClient),
@@ -51,7 +52,8 @@ def body_of(name: str, packed: bytes) -> bytes:
 
 
 @every_link
-@given(st.randoms(use_true_random=False))
+@settings(max_examples=50)
+@given(RANDOM)
 def test_what_one_end_packs_the_other_understands(name: str, rng: random.Random) -> None:
     saying, hearing, union = LINKS[name]
     message = speaker_of(union)(rng)
@@ -144,7 +146,8 @@ def test_random_bytes_are_a_message_or_the_peers_fault(name: str, body: bytes) -
 
 
 @every_link
-@given(st.randoms(use_true_random=False), st.data())
+@settings(max_examples=50)
+@given(RANDOM, st.data())
 def test_a_message_with_one_byte_changed_is_a_message_or_the_peers_fault(
     name: str, rng: random.Random, data: st.DataObject
 ) -> None:
@@ -235,7 +238,7 @@ def test_a_schema_that_json_cannot_express_is_the_workers_fault(schema: dict[str
     assert "schema" in str(refused(codecs.daemon_to_worker(), body))
 
 
-@given(st.randoms(use_true_random=False))
+@given(RANDOM)
 def test_whatever_a_worker_may_answer_both_kinds_of_client_can_be_told(rng: random.Random) -> None:
     message = codecs.daemon_to_worker().unpack(ended(json_value(rng)))
     assert isinstance(message, wm.Ended)

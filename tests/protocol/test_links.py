@@ -131,7 +131,7 @@ def joined_worker() -> Joined:
 
 
 MOVES = st.lists(st.integers(0, 3), max_size=60)
-RANDOM = st.randoms(use_true_random=False)
+RANDOM = st.builds(random.Random, st.integers(0, 2**32))
 
 
 @given(MOVES, RANDOM)
