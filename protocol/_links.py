@@ -11,6 +11,7 @@ Rules
 5. Behind the daemon's closing Failed its end hears nothing: what the client said before it knew is dropped, unjudged.
 6. Worker link: one call at a time. A call is SENT until the worker says Accepted, RUNNING until Ended.
    Ended without Accepted means that no tool code was touched, and only the ways to end of `UNTOUCHED` may say so.
+   A Call that wants no Accepted is RUNNING from the start.
 7. A worker's frame with the nonce of an earlier call is a straggler: it is counted and dropped, whatever the state.
    A nonce from the future is a fault, and so are more than STRAGGLER_LIMIT stragglers: that worker is not forgetful.
 """
@@ -219,6 +220,7 @@ class WorkerLink:
             if message.nonce <= self.nonce:
                 raise blame(f"Call has the nonce {message.nonce}; the last was {self.nonce}")
             self.nonce = message.nonce
+            state = state if message.accepts else WorkerState.RUNNING
         elif not isinstance(message, wm.WorkerReady):
             self._own_call(message, blame)
         self.state = state

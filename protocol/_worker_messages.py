@@ -79,7 +79,8 @@ class Call(msgspec.Struct, tag="call", tag_field="op"):
     * a command: raw file, pipe read end, pipe write end (with ``split_streams`` the three of stdout, then of stderr);
     * a Python tool: none (its prints go to the worker's standing output file), or the next standing output file.
 
-    ``arguments``: the validated JSON text, unchanged. ``cwd`` None: the worker's scratch directory.
+    ``arguments``: the validated JSON text, unchanged. ``cwd`` None: the worker's scratch directory. ``accepts``: the
+    worker says Accepted before it touches tool code; False (a read-only tool): sent counts as accepted (decision 0003).
     """
 
     nonce: int
@@ -91,6 +92,7 @@ class Call(msgspec.Struct, tag="call", tag_field="op"):
     cwd: str | None = None
     split_streams: bool = False
     output_limit: int = 64 << 20
+    accepts: bool = True
 
 
 ToWorker = Call

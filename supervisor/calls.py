@@ -97,10 +97,13 @@ class Calls:
             self._refuse_while_unhealthy(judged.flavour)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
-        claim = self._keys.claim(submit, uid, call_id, judged.arguments)
-        if claim.earlier is not None:
-            return self._again(call_id, claim, submit, uid, now)
-        call = LiveCall(call_id, uid, claim.key, judged, now)
+        key = call_id  # never used twice; a client's delivery key takes its place
+        if submit.key is not None:
+            claim = self._keys.claim(submit, uid, call_id, judged.arguments)
+            if claim.earlier is not None:
+                return self._again(call_id, claim, submit, uid, now)
+            key = claim.key
+        call = LiveCall(call_id, uid, key, judged, now)
         self.live[call_id] = call
         self._carry(
             self._admission.submitted(
@@ -114,7 +117,7 @@ class Calls:
     def end(self, call: LiveCall, status: Status, reason: Reason, detail: str = "") -> None:
         """Somebody wants a call to end. It settles when the kernel has confirmed it; a settled one is left alone."""
         if call.machine.state is machine.State.WAITING:
-            self._carry(self._admission.cancelled(call.id))
+            self._withdraw(call)
         self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
 
     def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
@@ -162,11 +165,25 @@ class Calls:
         pool.want(len(waiting))
 
     def _place(self, call: LiveCall, worker: Worker) -> None:
-        worker.call, call.worker = call, worker
-        self._feed(call, machine.Placed(now_ns()))
-        if call.result is not None or call.machine.state is machine.State.SETTLED:
+        try:
+            call.descriptors = self._endings.open_outputs(call, worker)
+        except OSError as error:  # no descriptor, no disk: this call was not delivered, the worker is as it was
+            text = f"no place for its output: {error.strerror}"
+            self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, Reason.OVERLOADED, now_ns(), text))
+        else:
+            worker.call, call.worker = call, worker
+            self._feed(call, machine.Placed(now_ns()))
+        if call.machine.state is machine.State.SETTLED and worker.call in (call, None):
             worker.call = call.worker = None
             self.idle(worker)
+
+    def _withdraw(self, call: LiveCall) -> None:
+        """A call that has no worker leaves the queue, or the line of those that wait for one."""
+        waiting = self._waiting.get(call.judged.flavour)
+        if waiting and call in waiting:
+            waiting.remove(call)
+            self.pools[call.judged.flavour].want(len(waiting))
+        self._carry(self._admission.cancelled(call.id))
 
     def _keep_time(self) -> None:
         """Wake in time for the earliest deadline of a call that has no worker."""
@@ -268,22 +285,22 @@ class Calls:
     def _dispatch(self, call: LiveCall) -> None:
         worker, judged = call.worker, call.judged
         assert worker is not None
-        descriptors = self._endings.open_outputs(call, worker)
         frame = Call(
             next(self._nonces),
             judged.tool,
             judged.arguments,
             judged.deadline_ns,
             call.key,
-            len(descriptors),
+            len(call.descriptors),
             judged.cwd,
             judged.split_streams,
             judged.output_limit,
+            call.machine.accepts,
         )
         grace_ns = judged.contract.term_grace_ms * NS_PER_MS
         self.pools[judged.flavour].end_at(worker, judged.deadline_ns, judged.deadline_ns - grace_ns if grace_ns else 0)
         try:
-            whole = worker.send(frame, descriptors)
+            whole = worker.send(frame, call.descriptors)
         except ProtocolError as error:
             self.pools[judged.flavour].end_at(worker, now_ns())
             self._feed(call, machine.EndAsked(Status.CRASHED, Reason.WORKER_LOST, now_ns(), str(error)))
@@ -341,6 +358,8 @@ class Calls:
         """Stopping, or too many workers that would not die."""
         if not self.accepting:
             raise Refusal(Reason.SHUTDOWN, "the daemon is stopping and accepts no new calls")
+        if not self.unconfirmed:
+            return
         quarantined = sum(pool.unconfirmed for pool in self.pools.values())
         if quarantined and quarantined >= max(1, sum(pool.settings.most for pool in self.pools.values()) // 4):
             raise Refusal(Reason.POOL_UNHEALTHY, f"{quarantined} workers could not be killed; see deadlined status")
@@ -348,7 +367,7 @@ class Calls:
     def _refuse_while_unhealthy(self, flavour: str) -> None:
         """The pool's breaker is open: fail fast. With a warm worker at hand there is no reason to."""
         pool = self.pools[flavour]
-        if not pool.healthy and not pool.idle:
+        if not pool.idle and not pool.healthy:
             raise Refusal(Reason.POOL_UNHEALTHY, pool.trouble() or "no worker can be started")
 
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:

@@ -12,7 +12,7 @@ import os
 
 import trio
 
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import CallResult, Notice, Status
 from supervisor.containment.workers import Worker
 from supervisor.core.output import view_of
 from supervisor.core.results import output_info
@@ -47,9 +47,22 @@ class Endings:
 
     def finish_now(self, call: LiveCall, result: CallResult) -> bool:
         """Take what must be taken at once; False: `finish` has more to do."""
-        worker = call.worker
-        if worker is None:
+        if call.worker is None:
             return True
+        try:
+            return self._take(call, call.worker, result)
+        except OSError as error:
+            self._lose(call, result, error)
+            return True
+
+    async def finish(self, call: LiveCall, result: CallResult) -> None:
+        """The slow rest. Run it shielded: a result that is not finished would never be told."""
+        try:
+            await self._take_slowly(call, result)
+        except OSError as error:
+            self._lose(call, result, error)
+
+    def _take(self, call: LiveCall, worker: Worker, result: CallResult) -> bool:
         printed = self._take_printed(call, worker, result)
         if result.status in _KEEP_WORK and not worker.scratch.work_is_empty():
             result.workdir = self._outputs.keep_work(worker.scratch.work, call.id)
@@ -60,8 +73,7 @@ class Endings:
             return False
         return self._seal(call, result, [os.fstat(stream.raw).st_size for stream in call.streams])
 
-    async def finish(self, call: LiveCall, result: CallResult) -> None:
-        """The slow rest. Run it shielded: a result that is not finished would never be told."""
+    async def _take_slowly(self, call: LiveCall, result: CallResult) -> None:
         if call.streams:
             limit = call.judged.output_limit
             sizes = [await trio.to_thread.run_sync(stream.drain, limit) for stream in call.streams]
@@ -69,6 +81,13 @@ class Endings:
                 return
         if result.output.path is not None:
             await trio.to_thread.run_sync(self._show, call, result, result.output.path)
+
+    def _lose(self, call: LiveCall, result: CallResult, error: OSError) -> None:
+        """The disk failed us after the call: its outcome stands, what is missing is said."""
+        self._outputs.close_streams(call.streams)
+        call.streams = []
+        text = f"its output could not be kept whole: {error.strerror or error}"
+        result.notices.append(Notice("output_lost", "warn", text))
 
     def keep(self, call: LiveCall, result: CallResult, now_ns: int) -> None:
         """The call has settled: readers may ask for it until its time is up."""

@@ -28,11 +28,10 @@ class Keys:
         self._calls: dict[tuple[int, str | None, str], tuple[str, bytes]] = {}
 
     def claim(self, submit: Submit, uid: int, call: str, arguments: str) -> Claim:
-        """Take a submit's delivery key for ``call``. Without one the call's own id, never reused, goes downstream."""
-        if submit.key is None:
-            return Claim(call)
-        place, said = (uid, submit.run, submit.key), _digest(submit.tool, arguments)
-        downstream = base64.b32encode(_digest(str(uid), submit.run or "", submit.key)).decode().rstrip("=").lower()
+        """Take a submit's delivery key for ``call``."""
+        delivery = submit.key or ""
+        place, said = (uid, submit.run, delivery), _digest(submit.tool, arguments)
+        downstream = base64.b32encode(_digest(str(uid), submit.run or "", delivery)).decode().rstrip("=").lower()
         if place in self._calls:
             earlier, then = self._calls[place]
             return Claim(downstream, earlier, said == then)
@@ -40,11 +39,6 @@ class Keys:
         if len(self._calls) > MOST:
             del self._calls[next(iter(self._calls))]
         return Claim(downstream)
-
-    def release(self, submit: Submit, uid: int) -> None:
-        """The call never ran and may be sent again under the same key."""
-        if submit.key is not None:
-            self._calls.pop((uid, submit.run, submit.key), None)
 
 
 def _digest(*parts: str) -> bytes:

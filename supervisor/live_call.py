@@ -20,6 +20,7 @@ class LiveCall:
     """``result`` is None until it has settled. ``files``: paths that go when the result is forgotten."""
 
     __slots__ = (
+        "descriptors",
         "files",
         "id",
         "judged",
@@ -39,9 +40,12 @@ class LiveCall:
         self.id, self.uid, self.key = call_id, uid, key
         self.judged = judged
         self.submitted_ns = self.last_activity_ns = submitted_ns
-        self.machine = CallMachine(judged.deadline_ns, judged.contract.term_grace_ms)
+        self.machine = CallMachine(
+            judged.deadline_ns, judged.contract.term_grace_ms, accepts=not judged.contract.read_only
+        )
         self.worker: Worker | None = None
         self.streams: list[Stream] = []
+        self.descriptors: list[int] = []
         self.output_bytes = 0
         self.watchers: list[Watcher] = []
         self.result: CallResult | None = None

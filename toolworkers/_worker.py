@@ -82,7 +82,8 @@ class Worker:
             arguments = tool.decode(call.arguments)
         except InvalidArguments as error:
             return self._refuse(call, descriptors, "invalid_arguments", str(error), "invalid_arguments")
-        self._channel.send(Accepted(call.nonce))
+        if call.accepts:
+            self._channel.send(Accepted(call.nonce))
         if tool.contract.kind == "command":
             return self._run_command(call, tool, arguments, descriptors)
         return self._run_python(call, tool, arguments, descriptors)

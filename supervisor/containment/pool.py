@@ -331,7 +331,8 @@ class Pool:
         self._need.set()
 
     async def _clean(self, group: WorkerGroup, scratch: Scratch | None) -> None:
-        """Remove groups (EBUSY for a moment after a kill) and directories; shielded, bounded."""
+        """Remove groups (EBUSY for a moment after a kill) and directories; shielded, bounded. What will not go is left
+        to the next start's sweep."""
         with trio.CancelScope(shield=True):
             for wait_ms in (0, 1, 2, 5, 10, 20, 50, 100, 200):
                 await trio.sleep(wait_ms / 1_000)

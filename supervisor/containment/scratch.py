@@ -64,7 +64,7 @@ class Scratch:
     def remove(self) -> None:
         """Take the directories away. May walk a large tree: call it from a thread."""
         self.close()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             shutil.rmtree(self.path, onerror=_open_up_and_retry)
 
 

@@ -85,8 +85,11 @@ class ZygoteLink:
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._helper = launch("zygote", [theirs.fileno()], self._options)
+        # Not on the command line: that is everybody's to read in /proc, and the options hold the environment.
+        with theirs, open(os.memfd_create("options", os.MFD_CLOEXEC), "w+", encoding="utf-8") as options:
+            options.write(self._options)
+            options.flush()
+            self._helper = launch("zygote", [theirs.fileno(), options.fileno()])
         ours.setblocking(False)
         self._socket = ours
         message: FromZygote | None = ZygoteReady(0, userns=False)

@@ -9,7 +9,8 @@ Rules
    instant of the kill) or by an answer that came too late.
 4. Every other reason to end a call is the first one that was asked for; it is decided at that instant, executed after
    the grace, never later than the deadline.
-5. Before `Accepted` was heard the tool did not run: not delivered. After it, with no answer: unknown.
+5. Before `Accepted` was heard the tool did not run: not delivered. After it, with no answer: unknown. A call that asks
+   for no `Accepted` (read-only: it may be sent again whatever became of it) counts as accepted once it is placed.
 6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason.
 7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
 
@@ -167,11 +168,22 @@ _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
 class CallMachine:
     """The machine of one call. The deadline and the contract's grace are fixed for good at construction."""
 
-    __slots__ = ("_accepted", "_asked", "_due_ns", "_late", "deadline_ns", "started_ns", "state", "term_grace_ms")
+    __slots__ = (
+        "_accepted",
+        "_asked",
+        "_due_ns",
+        "_late",
+        "accepts",
+        "deadline_ns",
+        "started_ns",
+        "state",
+        "term_grace_ms",
+    )
 
-    def __init__(self, deadline_ns: int, term_grace_ms: int = 0) -> None:
+    def __init__(self, deadline_ns: int, term_grace_ms: int = 0, accepts: bool = True) -> None:
         self.deadline_ns = deadline_ns
         self.term_grace_ms = term_grace_ms
+        self.accepts = accepts
         self.state = State.WAITING
         self.started_ns: int | None = None
         self._accepted = False
@@ -186,7 +198,8 @@ class CallMachine:
     def _dispatch(self, given: Placed) -> Effects:
         if given.now_ns >= self.deadline_ns:
             return self._expire(Expired(given.now_ns))
-        self.state = State.SENT
+        self._accepted = not self.accepts
+        self.state = State.SENT if self.accepts else State.RUNNING
         self.started_ns = given.now_ns
         return _DISPATCH
 

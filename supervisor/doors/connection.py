@@ -13,11 +13,12 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
 import trio
 
 from protocol import _client_messages as cm
 from protocol import _codecs as codecs
-from protocol._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from protocol._errors import LocalProtocolError, RemoteProtocolError
 from protocol._framing import FrameBuffer, LineBuffer
 from protocol._links import ClientLink, ClientState, Speaker
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from supervisor.desk import Desk
     from supervisor.live_call import LiveCall
 
+_LOG = structlog.get_logger("deadlined.door")
 _READ = 65_536
 _GOODBYE_S = 1.0
 _GOODBYE_READS = 512
@@ -72,11 +74,18 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
-                await self._read_all()
-                await self._say_goodbye()
+                await self._converse()
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
+
+    async def _converse(self) -> None:
+        try:
+            await self._read_all()
+        except Exception:  # noqa: BLE001  # the boundary to a client: no message may end the daemon; logged, answered
+            _LOG.exception("supervisor_bug", uid=self.uid)
+            self._refuse_and_end("internal error; the daemon's log has it", ErrorClass.BUG, "supervisor_bug")
+        await self._say_goodbye()
 
     # ------------------------------------------------------------ in
 
@@ -142,7 +151,12 @@ class Connection:
         except LocalProtocolError as error:  # a tool's content that this codec cannot express
             message = _unsayable(message, error)
             data = self._codec.pack(message)
-        self._link.say(message)
+        try:
+            self._link.say(message)
+        except LocalProtocolError as error:  # a bug of ours must not cost anybody but this client its connection
+            _LOG.error("said_out_of_turn", error=str(error))
+            self._cut()
+            return
         if self._unsent:
             self._queue(data)
             return
@@ -162,10 +176,11 @@ class Connection:
         self.say(cm.Settled(request, result))
 
     def _queue(self, data: bytes) -> None:
+        if len(self._unsent) > self._limits.unsent:
+            self._cut()
+            return
         self._unsent += data
         self._writing.set()
-        if len(self._unsent) > self._limits.unsent + self._limits.frame * 16:
-            self._cut()
 
     def _cut(self) -> None:
         self._open = False
@@ -188,9 +203,8 @@ class Connection:
 
     # ------------------------------------------------------------ end
 
-    def _refuse_and_end(self, why: str) -> None:
-        with contextlib.suppress(ProtocolError):
-            self.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "protocol_error", why)))
+    def _refuse_and_end(self, why: str, class_: ErrorClass = ErrorClass.ARGUMENT, code: str = "protocol_error") -> None:
+        self.say(cm.Failed(None, ErrorInfo(class_, code, why)))
 
     async def _say_goodbye(self) -> None:
         """Give what is queued a moment to leave, and read on into nothing: closing a socket over unread bytes would

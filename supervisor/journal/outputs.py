@@ -28,9 +28,14 @@ class Stream:
 
     def __init__(self, name: str, path: str, pipe_bytes: int) -> None:
         self.name, self.path = name, path
-        # Not O_APPEND: splice(2) refuses it.
-        self.raw = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
+        try:
+            # Not O_APPEND: splice(2) refuses it.
+            self.raw = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            os.close(self.read_end)
+            os.close(self.write_end)
+            raise
         os.set_blocking(self.read_end, False)
         with contextlib.suppress(PermissionError):  # a plain uid gets 64 large pipes, then the default ones
             fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, pipe_bytes)
@@ -74,9 +79,14 @@ class OutputStore:
         """Raw file and pipe of a command about to start: one for both streams (their order is kept), or two."""
         crowded = self._open_streams >= CROWD
         names = ("stdout", "stderr") if split else ("both",)
-        streams = [
-            Stream(name, self._path(call, name), PIPE_BYTES_CROWDED if crowded else PIPE_BYTES) for name in names
-        ]
+        streams: list[Stream] = []
+        try:
+            for name in names:
+                streams.append(Stream(name, self._path(call, name), PIPE_BYTES_CROWDED if crowded else PIPE_BYTES))
+        except OSError:
+            for stream in streams:
+                stream.close()
+            raise
         self._open_streams += len(streams)
         return streams
 

@@ -83,6 +83,14 @@ def test_a_tool_that_was_never_accepted_was_not_delivered():
     assert outcome(call.on(machine.Died(50)))[2] is Delivery.NOT_DELIVERED
 
 
+def test_a_read_only_call_counts_as_accepted_once_it_is_placed():
+    call = CallMachine(DEADLINE, accepts=False)
+    call.on(machine.Placed(1))
+    assert call.state is State.RUNNING
+    assert outcome(call.on(machine.Died(50)))[2] is Delivery.UNKNOWN
+    assert outcome(CallMachine(DEADLINE, accepts=False).on(machine.Expired(LATE)))[2] is Delivery.NOT_DELIVERED
+
+
 def test_an_acceptance_read_while_dying_still_counts_for_the_delivery():
     call = CallMachine(DEADLINE)
     call.on(machine.Placed(1))
