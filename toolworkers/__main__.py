@@ -1,4 +1,7 @@
-"""Entry of the far side's processes: ``python -I -m toolworkers zygote FD CONFIG_JSON``, ``killer FD MEMFD EVENTFD``.
+"""Entry of the far side's processes: ``python -I -m toolworkers zygote FD CONFIG``, ``killer FD MEMFD EVENTFD``.
+
+CONFIG is the number of a descriptor to read JSON from, or the JSON itself (which everybody on the host can read in
+/proc, so a daemon that hands on its environment uses a descriptor).
 
 Each branch imports its own module only: the killer must start with nothing but the standard library in it.
 Exit code 2: started by hand with words that mean nothing here; 70: the process itself broke.
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-_USAGE = "toolworkers is started by the daemon: zygote FD CONFIG_JSON | killer FD MEMFD EVENTFD"
+_USAGE = "toolworkers is started by the daemon: zygote FD CONFIG | killer FD MEMFD EVENTFD"
 
 
 def main(arguments: list[str]) -> int:

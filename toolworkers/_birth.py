@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -97,8 +96,8 @@ def _settle_in(channel: Channel, request: Spawn, missing: list[str], settings: S
 
 
 def _reseed() -> None:
-    """Children of one zygote would draw the same numbers. Libraries with generators of their own are asked by name."""
-    random.seed()
+    """Children of one zygote would draw the same numbers. `random` sees to it at every fork (os.register_at_fork);
+    libraries with generators of their own are asked by name."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()

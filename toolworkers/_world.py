@@ -29,6 +29,7 @@ TOOL_OOM_SCORE = 500
 """A tool is killed for memory long before the daemon is."""
 _READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _CALLER_ENVIRONMENT = ("LANG", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
+_HANDED_ON = (*_CALLER_ENVIRONMENT, "PATH", "HOME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT_GROUPS = {
     "@toolchains": (
@@ -140,6 +141,12 @@ def declared_environment(names: Iterable[str], user: Mapping[str, str]) -> dict[
     """What of the daemon's environment a contract's ``env`` asks for: names, and groups such as ``@certs``."""
     wanted = [one for name in names for one in _ENVIRONMENT_GROUPS.get(name, (name,))]
     return {name: user[name] for name in wanted if name in user}
+
+
+def handed_on(user: Mapping[str, str], declared: Iterable[str]) -> dict[str, str]:
+    """What of the daemon's environment a worker may hold at all: it runs strangers' code, which can read its memory."""
+    always = {name: value for name, value in user.items() if name in _HANDED_ON or name[:3] == "LC_"}
+    return always | declared_environment(declared, user)
 
 
 def sweep(outer_pid_namespace: int) -> Leftovers:

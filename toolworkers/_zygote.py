@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import array
+import contextlib
 import gc
 import os
 import resource
@@ -52,12 +53,13 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     user_env: dict[str, str] = {}
 
 
-def main(control: int, config_json: str) -> NoReturn:
+def main(control: int, config: str) -> NoReturn:
     """Enter the namespaces, load the tools, serve. The first process stays outside, as launcher, to the end."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     sys_.die_with_parent()
     sys_.close_on_exec_from(3)
+    config_json = _read_whole(int(config)) if config.isdigit() else config
     link = socket.socket(fileno=control)
     plain_uid = os.geteuid() != 0
     if plain_uid:
@@ -74,6 +76,12 @@ def main(control: int, config_json: str) -> NoReturn:
     os._exit(_live(link, config_json, plain_uid))
 
 
+def _read_whole(descriptor: int) -> str:
+    with open(descriptor, encoding="utf-8") as file:
+        file.seek(0)  # a memory file, written by the daemon through the same open file
+        return file.read()
+
+
 def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
     """The life of pid 1; its exit code."""
     sys_.die_with_parent()
@@ -84,9 +92,10 @@ def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
     except (RegistryError, msgspec.MsgspecError) as error:
         print(f"toolworkers: {error}", file=sys.stderr)  # noqa: T201  # the daemon's log
         return EXIT_CONFIGURATION
-    zygote = Zygote(link, settings)
-    zygote.say(ZygoteReady(os.getpid(), plain_uid))
-    zygote.serve()
+    with contextlib.suppress(ConnectionError):  # whatever was to be said: the daemon is gone
+        zygote = Zygote(link, settings)
+        zygote.say(ZygoteReady(os.getpid(), plain_uid))
+        zygote.serve()
     return 0
 
 
@@ -105,7 +114,8 @@ def load_settings(config_json: str) -> Settings:
         registry.add_command_template(name, table, config.user_env.get("PATH"))
     for name, fields in config.tools.items():
         registry.override(name, fields)
-    return Settings(registry, config.outer_pidns, config.user_env)
+    declared = {name for tool in registry for name in tool.contract.env}
+    return Settings(registry, config.outer_pidns, world.handed_on(config.user_env, declared))
 
 
 class Zygote:

@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -79,9 +80,11 @@ class Zygote:
         self.link.settimeout(PATIENCE_S)
         told = {"outer_pidns": os.stat("/proc/self/ns/pid").st_ino, "user_env": dict(os.environ), **config}
         self.errors = directory / "stderr"
-        with theirs, self.errors.open("ab") as errors:
-            arguments = ["zygote", str(theirs.fileno()), json.dumps(told)]
-            self.process = helper(arguments, [theirs.fileno()], python, stderr=errors)
+        with theirs, tempfile.TemporaryFile("w+") as config, self.errors.open("ab") as errors:
+            config.write(json.dumps(told))
+            config.flush()
+            passed = [theirs.fileno(), config.fileno()]
+            self.process = helper(["zygote", *map(str, passed)], passed, python, stderr=errors)
         self.workers = 0
         self.reaped: dict[int, Reaped] = {}
         self.ready: ZygoteReady | None = None

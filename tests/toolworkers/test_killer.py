@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from protocol import _slots
+from toolworkers import _killer
 from toolworkers._killer import COUNT_LIMIT, REGISTRATION, Killer, count_processes
 
 
@@ -67,6 +68,32 @@ def test_it_wakes_early_enough_to_count_and_then_at_the_deadline(table: Table) -
     table.words[base + _slots.GENERATION] = 6
     assert table.killer.strike() == _slots.NEVER
     os.close(pidfd)
+
+
+def test_a_deadline_stored_while_the_wake_is_published_is_not_slept_over(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon stores after the first look and reads the old, far wake: it does not ring. The second look sees it."""
+    hour = 3_600 * 10**9
+    early, late = time.monotonic_ns() + hour, time.monotonic_ns() + 2 * hour
+    base = _slots.slot_base(0)
+    pidfd = os.pidfd_open(os.getpid())
+    socket.send_fds(table.daemon, [REGISTRATION.pack(0, 1)], [pidfd])
+    os.close(pidfd)
+    table.killer._wait()
+    table.words[base + _slots.GENERATION] = 1
+    table.words[base + _slots.DEADLINE] = late
+    timers: list[int] = []
+
+    def stored_meanwhile(_timer: int, instant_ns: int) -> None:
+        timers.append(instant_ns)
+        table.words[base + _slots.DEADLINE] = early
+
+    monkeypatch.setattr(_killer.sys_, "set_timer", stored_meanwhile)
+    table.killer._round()
+    assert late - 10**9 < timers[0] < late
+    assert early - 10**9 < timers[-1] < early
+    assert table.words[_slots.NEXT_WAKE] == timers[-1]
 
 
 def test_counting_is_bounded_and_never_below_one() -> None:

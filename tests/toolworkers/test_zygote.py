@@ -57,3 +57,11 @@ def test_a_zygotes_own_environment_is_the_allow_list() -> None:
     assert os.environ["LC_ALL"] == "C"
     assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert "SECRET" not in os.environ
+
+
+def test_a_worker_holds_only_what_some_tool_declares(tmp_path: Path) -> None:
+    words = "from toolworkers import tool\n@tool(env=('TOKEN',))\ndef declares() -> int: return 1\n"
+    (tmp_path / "zygote_test_declares.py").write_text(words)
+    user = {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "TOKEN": "t", "SECRET": "s"}
+    loaded = settings(user_env=user, modules=["zygote_test_declares"], path=[str(tmp_path)])
+    assert loaded.user_env == {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "TOKEN": "t"}
