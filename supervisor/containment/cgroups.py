@@ -7,15 +7,11 @@ death (``cgroup.events`` wakes at most once in 10 ms); that is the pidfd's busin
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass, field
 
 from protocol._contracts import Limits
-
-_MOUNTS = "/proc/self/mounts"
-_CONTROLLERS = ("memory", "pids")
-NAME_PREFIX = "deadlined."
+from supervisor.containment import cgroup_files as files
 
 
 @dataclass(slots=True)
@@ -35,7 +31,7 @@ class WorkerGroup:
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed a process of this group for memory."""
-        return self.memory is not None and _oom_kills(self.memory) > 0
+        return self.memory is not None and files.memory_kills(self.memory) > 0
 
     def remove(self) -> bool:
         """Take the directories away; False while the kernel still holds one (EBUSY: try again later)."""
@@ -57,9 +53,10 @@ class ControlGroups:
     """Where this daemon's groups live. ``why_not``: what is missing, in words for doctor and status."""
 
     def __init__(self) -> None:
-        self._name = f"{NAME_PREFIX}{os.getpid()}"
+        self._name = f"{files.NAME_PREFIX}{os.getpid()}"
         self._killable: str | None = None
         self._limiting: dict[str, str] = {}
+        self._handed_down: files.HandedDown | None = None
         self._unified: frozenset[str] = frozenset()
         self._made: list[str] = []
         self.why_not: list[str] = []
@@ -76,16 +73,25 @@ class ControlGroups:
 
     def open(self) -> None:
         """Make the daemon's own groups. What this host refuses is noted in ``why_not``, never raised."""
-        mounts = _cgroup_mounts()
-        own = _own_groups()
+        mounts = files.mounts()
+        own = files.own_groups()
         self._open_v2(mounts.get(""), own.get(""))
-        for controller in _CONTROLLERS:
+        for controller in files.CONTROLLERS:
             if controller not in self._unified:
                 self._open_v1(controller, mounts.get(controller), own.get(controller))
 
     def group_for(self, worker: int, limits: Limits) -> WorkerGroup:
         """A fresh group for a worker about to be forked. Raises OSError when the host stops allowing it."""
         group = WorkerGroup()
+        try:
+            self._make_group(group, worker, limits)
+        except OSError:
+            group.close_joins()
+            group.remove()
+            raise
+        return group
+
+    def _make_group(self, group: WorkerGroup, worker: int, limits: Limits) -> None:
         if self._killable is not None:
             directory = self._make(group, os.path.join(self._killable, f"w{worker}"))
             group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
@@ -93,7 +99,6 @@ class ControlGroups:
             self._bound_unified(group, directory, limits)
         for controller, parent in self._limiting.items():
             self._bound(group, controller, parent, worker, limits)
-        return group
 
     def close(self) -> bool:
         """Remove the daemon's own groups; False when one would not go (a worker is still in it)."""
@@ -106,6 +111,8 @@ class ControlGroups:
             except OSError:
                 gone = False
         self._made.clear()
+        if self._handed_down is not None:
+            self._handed_down.give_back()
         return gone
 
     def _open_v2(self, mount: str | None, own: str | None) -> None:
@@ -119,7 +126,8 @@ class ControlGroups:
             self._killable = directory
         else:
             self.why_not.append("cgroup v2 has no cgroup.kill here (Linux 5.14)")
-        self._unified = _enable_controllers(os.path.dirname(directory), directory)
+        self._handed_down = files.HandedDown(directory)
+        self._unified = self._handed_down.controllers
 
     def _open_v1(self, controller: str, mount: str | None, own: str | None) -> None:
         if mount is None or own is None:
@@ -130,7 +138,7 @@ class ControlGroups:
             self._limiting[controller] = directory
 
     def _make_own(self, directory: str, what: str) -> bool:
-        _remove_abandoned(os.path.dirname(directory))
+        files.remove_abandoned(os.path.dirname(directory))
         try:
             os.mkdir(directory)
         except FileExistsError:
@@ -148,89 +156,17 @@ class ControlGroups:
 
     def _bound_unified(self, group: WorkerGroup, directory: str, limits: Limits) -> None:
         if "memory" in self._unified and limits.memory_bytes is not None:
-            _write(f"{directory}/memory.max", str(limits.memory_bytes))
+            files.write(f"{directory}/memory.max", str(limits.memory_bytes))
             group.memory = directory
         if "pids" in self._unified and limits.pids is not None:
-            _write(f"{directory}/pids.max", str(limits.pids))
+            files.write(f"{directory}/pids.max", str(limits.pids))
 
     def _bound(self, group: WorkerGroup, controller: str, parent: str, worker: int, limits: Limits) -> None:
         bound = limits.memory_bytes if controller == "memory" else limits.pids
         if bound is None:
             return
         directory = self._make(group, os.path.join(parent, f"w{worker}"))
-        _write(f"{directory}/{'memory.limit_in_bytes' if controller == 'memory' else 'pids.max'}", str(bound))
+        files.write(f"{directory}/{'memory.limit_in_bytes' if controller == 'memory' else 'pids.max'}", str(bound))
         group.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
         if controller == "memory":
             group.memory = directory
-
-
-def _enable_controllers(parent: str, directory: str) -> frozenset[str]:
-    """Hand the v2 controllers down to groups in ``directory``; those that arrived. A parent that holds processes itself
-    and is no root may hand down none (cgroups(7), no internal processes): then v1, or nothing, bounds the workers."""
-    for group in (parent, directory):
-        for controller in _CONTROLLERS:
-            with contextlib.suppress(OSError):
-                _write(f"{group}/cgroup.subtree_control", f"+{controller}")
-    with contextlib.suppress(OSError), open(f"{directory}/cgroup.subtree_control", encoding="ascii") as file:
-        return frozenset(file.read().split()) & frozenset(_CONTROLLERS)
-    return frozenset()
-
-
-def _remove_abandoned(parent: str) -> None:
-    """Take away what daemons that were killed left here. rmdir removes empty groups only, so nobody loses a process."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            if name.startswith(NAME_PREFIX) and not os.path.exists(f"/proc/{name[len(NAME_PREFIX) :]}"):
-                _remove_tree(os.path.join(parent, name))
-
-
-def _remove_tree(directory: str) -> None:
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(directory):
-            if entry.is_dir(follow_symlinks=False):
-                os.rmdir(entry.path)
-        os.rmdir(directory)
-
-
-def _oom_kills(directory: str) -> int:
-    for name in ("memory.oom_control", "memory.events"):
-        with contextlib.suppress(OSError, ValueError), open(os.path.join(directory, name), encoding="ascii") as lines:
-            for line in lines:
-                word, _, count = line.partition(" ")
-                if word == "oom_kill":
-                    return int(count)
-    return 0
-
-
-def _cgroup_mounts() -> dict[str, str]:
-    """Mount point by controller; v2 under the empty name."""
-    found: dict[str, str] = {}
-    with open(_MOUNTS, encoding="utf-8") as lines:
-        for line in lines:
-            _source, point, kind, options, *_ = line.split(" ")
-            if kind == "cgroup2":
-                found.setdefault("", point)
-            elif kind == "cgroup":
-                for controller in _CONTROLLERS:
-                    if controller in options.split(","):
-                        found.setdefault(controller, point)
-    return found
-
-
-def _own_groups() -> dict[str, str]:
-    """Our group by controller (cgroups(7), /proc/self/cgroup); v2 under the empty name."""
-    found: dict[str, str] = {}
-    with open("/proc/self/cgroup", encoding="utf-8") as lines:
-        for line in lines:
-            _number, controllers, path = line.rstrip("\n").split(":", 2)
-            for controller in controllers.split(","):
-                found[controller] = path
-    return found
-
-
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
