@@ -65,6 +65,14 @@ def test_a_signal_gives_the_grace_and_a_second_one_does_not_wait(
     nothing_left(mark)
 
 
+def test_a_signal_reaches_the_command_as_a_request_first(begin: Begin, open_directory: Path) -> None:
+    tidy = ("sh", "-c", f"trap 'echo clean > {open_directory}/note; exit 3' TERM; sleep 1111 & wait")
+    process = begin("--term-grace", "9m", count=4, command=tidy)
+    process.send_signal(signal.SIGTERM)
+    assert end_of(process) == 143
+    assert (open_directory / "note").read_text() == "clean\n"
+
+
 def test_what_the_caller_ignores_stays_ignored(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> None:
     line = ["nohup", *exec_words, "--", "sh", "-c", "sleep 0.7; exit 9"]
     process = subprocess.Popen(
@@ -103,6 +111,14 @@ def test_the_second_line_ends_a_call_whose_first_process_is_stopped(
         assert process.stderr is not None
         assert b"by the second line" in process.stderr.read()
     nothing_left(mark)
+
+
+def test_output_that_the_first_process_could_not_move_is_kept(begin: Begin, capfd: pytest.CaptureFixture[str]) -> None:
+    late = ("sh", "-c", "sleep 0.5; echo late; sleep 1111")
+    process = begin("--deadline", "1500ms", "--max-output", "1MiB", count=4, command=late)
+    os.kill(first_process_of(process), signal.SIGSTOP)
+    assert end_of(process) == 124
+    assert capfd.readouterr().out == "late\n"
 
 
 def test_a_lost_first_process_is_told_and_nothing_is_left(begin: Begin, mark: str, nothing_left: NothingLeft) -> None:
