@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 
 import anyio
 import pytest
@@ -80,6 +81,7 @@ def test_a_cancelled_task_cancels_its_call_and_waits_for_the_end(run, fake_daemo
     settled_first = []
 
     def slowly(message):
+        time.sleep(0.2)
         settled_first.append("cancel heard")
         return fake_daemon.answers(message)
 

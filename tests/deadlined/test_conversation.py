@@ -137,6 +137,7 @@ def test_a_refused_greeting_says_why():
 def test_the_end_of_the_stream_ends_every_open_exchange(talk, peer):
     exchanges = [talk.ask(cm.Submit(id=0, tool="t"))[0] for _ in range(3)]
     assert talk.receive(b"") == exchanges
+    assert talk.receive(b"") == []
     for exchange in exchanges:
         with pytest.raises(ConnectionLost, match="before it answered"):
             exchange.outcome(cm.Settled)
@@ -179,6 +180,7 @@ def test_the_daemons_last_words_reach_every_open_exchange(talk, peer):
 def test_a_peer_that_is_no_daemon_ends_the_connection_and_nothing_else(talk, said):
     submitted, asked = talk.ask(cm.Submit(id=0, tool="t"))[0], talk.ask(cm.AskStatus(id=0))[0]
     talk.receive(said)
+    assert isinstance(talk.error, NotUnderstood)
     for exchange in (submitted, asked):
         with pytest.raises(NotUnderstood):
             exchange.outcome(cm.Settled)
