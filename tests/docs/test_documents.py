@@ -135,3 +135,11 @@ def test_every_make_target_that_is_named_exists():
     for document in DOCUMENTS:
         named = re.findall(r"(?:`|^)make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= known, name_of(document)
+
+
+def test_every_decision_is_listed_with_its_title():
+    index = (REPOSITORY / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+) \|$", index, re.MULTILINE)
+    pages = sorted(page for page in (REPOSITORY / "docs" / "decisions").glob("*.md") if page.name != "README.md")
+    titles = [page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(" ") for page in pages]
+    assert listed == [(number, page.name, title) for page, (number, _, title) in zip(pages, titles, strict=True)]
