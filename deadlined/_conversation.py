@@ -5,17 +5,15 @@ waiting, locks. Bytes come in by ``receive``, bytes to write come out of ``hello
 
 Rules
 1. ``hello`` first; nothing can be asked before Welcome is heard (``ready``).
-2. An Exchange is one request and its answers. It is *announced* by Submitted, and *over* by its last answer:
-   Submitted for a detached submit, otherwise Settled for a submit, and the one answer of any other request.
+2. An Exchange is one request and its answers. It is *announced* by Submitted, and *over* by its last answer; which
+   answers a request may have, and which is the last, is the link's to say (``protocol/_links.py``, rule 4).
 3. Failed with an id ends that exchange as RequestRefused; without an id it ends the connection.
-4. An answer to a number that is not open, or of a kind its request cannot have, is the peer's fault: the connection
-   ends.
+4. Whatever else the peer may not say is the peer's fault: the connection ends.
 5. When the connection ends every open exchange is over with the same error, and nothing can be asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeVar
 
 from deadlined._errors import ConnectionLost, DeadlinedError, NotUnderstood, RequestRefused
@@ -43,16 +41,6 @@ Kind = TypeVar("Kind")
 
 UNKNOWN_CALL = "unknown_call"
 """The daemon's code for a call, or a submit, that it does not know (any more)."""
-LAST_ANSWERS: Mapping[type, tuple[type, ...]] = {
-    cm.Submit: (cm.Settled,),
-    cm.Cancel: (cm.CancelAccepted,),
-    cm.Wait: (cm.Settled, cm.Pending),
-    cm.ReadOutput: (cm.OutputChunk,),
-    cm.ListTools: (cm.Tools,),
-    cm.AskStatus: (cm.DaemonStatus,),
-    cm.ListProcesses: (cm.Processes,),
-    cm.AskConfig: (cm.EffectiveConfig,),
-}
 
 
 class Exchange:
@@ -65,6 +53,13 @@ class Exchange:
         self.submitted: cm.Submitted | None = None
         self.answer: Answer | None = None
         self.error: DeadlinedError | None = None
+
+    def end(self, last: Answer | cm.Failed) -> None:
+        """The last answer has come."""
+        if isinstance(last, cm.Failed):
+            self.error = RequestRefused(last.error)
+        else:
+            self.answer = last
 
     @property
     def over(self) -> bool:
@@ -192,39 +187,19 @@ class Conversation:
         return data
 
     def _hear(self, message: cm.FromDaemon) -> list[Exchange]:
+        """The link has judged what may come; here is only what it means for an exchange."""
         self._link.hear(message)
         if isinstance(message, cm.Welcome):
             self.welcome = message
             return []
-        if isinstance(message, cm.Failed):
-            return self._failed(message)
-        exchange = self._exchange(message.id, message)
-        self._answered(exchange, message)
-        return [exchange]
-
-    def _answered(self, exchange: Exchange, message: Answer) -> None:
-        request = exchange.request
-        if isinstance(message, cm.Submitted) and isinstance(request, cm.Submit):
-            exchange.submitted = message
-            if not request.detach:
-                return
-        elif not isinstance(message, LAST_ANSWERS[type(request)]):
-            raise RemoteProtocolError(f"{type(message).__name__} is no answer to {type(request).__name__}")
-        exchange.answer = message
-        del self._open[message.id]
-
-    def _failed(self, message: cm.Failed) -> list[Exchange]:
-        refused = RequestRefused(message.error)
         if message.id is None:
+            refused = RequestRefused(message.error)
             greeting = self.welcome is None
             return self.close(refused if greeting else ConnectionLost(f"the daemon ended the connection: {refused}"))
-        exchange = self._exchange(message.id, message)
-        exchange.error = refused
-        del self._open[message.id]
+        exchange = self._open[message.id]
+        if isinstance(message, cm.Submitted):
+            exchange.submitted = message
+        if message.id not in self._link.open:
+            del self._open[message.id]
+            exchange.end(message)
         return [exchange]
-
-    def _exchange(self, number: int, message: cm.FromDaemon) -> Exchange:
-        exchange = self._open.get(number)
-        if exchange is None:
-            raise RemoteProtocolError(f"{type(message).__name__} answers number {number}, which is not open")
-        return exchange

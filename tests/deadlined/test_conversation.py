@@ -2,7 +2,7 @@
 
 import pytest
 
-from deadlined._conversation import LAST_ANSWERS, Conversation
+from deadlined._conversation import Conversation
 from deadlined._errors import ConnectionLost, NotUnderstood, RequestRefused
 from protocol import _client_messages as cm
 from protocol._codecs import daemon_to_client
@@ -69,7 +69,7 @@ def _answered(peer, message, number):
     return peer.say(message)
 
 
-@pytest.mark.parametrize("kind", LAST_ANSWERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: kind.__name__)
 def test_every_request_is_heard_by_a_daemon_and_ended_by_its_answer(talk, peer, kind):
     exchange, data = talk.ask(_request(kind))
     (heard,) = peer.hear(data)
