@@ -5,10 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from deadlined.cli._screen import printable
 
 WIDE = 500
@@ -17,6 +13,11 @@ WIDE = 500
 
 def print_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table on stdout. Cells are text and never markup: tools choose their own names."""
+    # Loaded here: no command without a table, and none with --json, should pay 80 ms for it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=not sys.stdout.isatty())
