@@ -28,6 +28,7 @@ WORKLOADS = (
     "many_deadlines",
     "killer_killed",
     "exec_cold",
+    "exec_deadline",
     "commands",
 )
 _OUT = Path(__file__).resolve().parent / "out"

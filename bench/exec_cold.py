@@ -25,6 +25,7 @@ def run(plan: Plan) -> Section:
     imports = "import deadlined.__main__, protocol, toolworkers, supervisor, deadlined.cli.exec"
     runs: dict[str, list[str]] = {
         "true": [true],
+        "timeout": [shutil.which("timeout") or "timeout", "5", "true"],
         "interpreter": [python, "-I", "-S", "-c", ""],
         "site": [python, "-c", ""],
         "imports": [python, "-c", imports],
@@ -52,6 +53,7 @@ def run(plan: Plan) -> Section:
             ),
             Row("deadlined exec --json -- true", "ms", samples["exec --json"], samples["true"]),
             Row("floor: posix_spawn of true", "ms", samples["true"]),
+            Row("beside it: timeout 5 true", "ms", samples["timeout"]),
             Row("  part: the interpreter, python -I -S", "ms", samples["interpreter"]),
             Row("  part: with site and environment, python", "ms", samples["site"]),
             Row("  part: with what exec imports", "ms", samples["imports"]),
