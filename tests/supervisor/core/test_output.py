@@ -15,8 +15,8 @@ LINES = st.lists(st.sampled_from(WORDS) | st.text(max_size=30), max_size=6).map(
 PIECES = (
     st.binary(max_size=40) | LINES.map(str.encode) | st.sampled_from([b"\r", b"\x1b[31m", b"\x1b]0;t\x07", b"\x08"])
 )
-REPEATED = st.tuples(PIECES, st.integers(1, 400), st.sampled_from([b"\n", b"", b"\r\n"]))
-RAW = st.lists(REPEATED, max_size=12).map(lambda parts: b"".join((piece + end) * times for piece, times, end in parts))
+REPEATED = st.tuples(PIECES, st.integers(1, 80), st.sampled_from([b"\n", b"", b"\r\n"]))
+RAW = st.lists(REPEATED, max_size=8).map(lambda parts: b"".join((piece + end) * times for piece, times, end in parts))
 
 
 def whole(raw: bytes, cap: int = VIEW_BYTES, path: str | None = PATH) -> str:
@@ -143,6 +143,14 @@ def test_failures_are_kept_before_warnings_when_both_do_not_fit() -> None:
     assert "1000: warning: aaa\n" in view
 
 
+def test_first_lines_of_messages_are_kept_before_last_ones_and_fill_their_share() -> None:
+    pairs = ["".join(chr(97 + (n // 26**k) % 26) for k in range(3)) for n in range(1_000) for _ in range(2)]
+    view = whole(numbered(5_000, {1_000 + n: f"error: {word}" for n, word in enumerate(pairs)}))
+    keys = view.partition("[key lines among them:]\n")[2].partition("[the end:]\n")[0]
+    assert keys.startswith("1000: error: aaa\n1002: error: baa\n1004: ")
+    assert 0.12 * VIEW_BYTES < len(keys) <= 0.2 * VIEW_BYTES
+
+
 def test_a_key_line_that_the_end_shows_is_not_shown_twice() -> None:
     view = whole(numbered(5_000, {4_990: "an error", 4_850: "a failure"}))
     assert view.count("an error") == view.count("a failure") == 1
@@ -180,6 +188,11 @@ def test_windows_that_touch_or_overlap_are_one_text() -> None:
     touching = view_of(raw[:50_000], raw[50_000:], len(raw), PATH)
     overlapping = view_of(raw[:60_000], raw[40_000:], len(raw), PATH)
     assert touching == overlapping == whole(raw)
+
+
+def test_an_end_that_shows_nothing_is_not_replaced_by_the_end_of_the_first_window() -> None:
+    view = view_of(numbered(5_000), b"\x1b[m" * 100, 1_000_000, PATH)
+    assert view.endswith(marker(view) + "\n")
 
 
 def test_lines_cut_by_a_windows_edge_are_not_shown_as_lines() -> None:
@@ -240,9 +253,10 @@ def test_a_binary_end_makes_the_whole_binary() -> None:
 
 
 def test_a_path_cannot_break_the_view() -> None:
-    view = whole(numbered(5_000), path="/x/\n\x1b[31m" + "y" * 5_000 + "/c_1.both")
-    assert len(view.encode()) <= VIEW_BYTES
-    assert marker(view).endswith("y/c_1.both]")
+    assert marker(whole(numbered(5_000), path="/x/\n\x1b[31mred/c_1")).endswith("; whole output: /x/?red/c_1]")
+    long = marker(whole(numbered(5_000), path="/" + "é" * 5_000 + "/c_1.both"))
+    assert long.endswith("é/c_1.both]")
+    assert len(long.encode()) < 600
 
 
 def test_a_cap_too_small_for_a_view_is_refused() -> None:
