@@ -1,15 +1,14 @@
 """The way of one call: submitted → judged → admitted → placed on a worker → settled → told.
 
-A shell: no task per call and no policy. `core/intake` judges, `core/admission` says who runs next, `core/call` what
-happened, `core/results` what to say of it; this file carries their effects out and turns what workers say into their
-inputs. A kill enters as an event (`gone`) and takes the same way out as an answer.
+A shell: no task per call and no policy. `core/intake` judges, `core/admission` says who runs next, `placement` on which
+worker, `core/call` what happened, `core/results` what to say of it; this file carries their effects out and turns what
+workers say into their inputs. A kill enters as an event (`gone`) and takes the same way out as an answer.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
 from typing import assert_never
 
 import trio
@@ -21,7 +20,6 @@ from protocol._outcomes import CallResult, Delivery, Isolation, Reason, Status
 from protocol._worker_messages import Accepted, Call, Ended, FromWorker, Progress
 from supervisor.clock import loop_time, now_ns
 from supervisor.containment.killer import KillerLink
-from supervisor.containment.pool import Pool
 from supervisor.containment.workers import Worker
 from supervisor.core import admission, results
 from supervisor.core import call as machine
@@ -29,10 +27,12 @@ from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.endings import Endings
+from supervisor.gate import Gate
 from supervisor.journal.results import KeptCall
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.output_watch import OutputWatch
+from supervisor.placement import Placement
 
 _KILL_CAUSES = {
     Reason.TIME_BUDGET: Cause.DEADLINE_KILL,
@@ -40,8 +40,6 @@ _KILL_CAUSES = {
     Reason.PROTOCOL_ERROR: Cause.PROTOCOL_ERROR,
     Reason.WORKER_LOST: Cause.CRASH,
 }
-
-
 _PIDNS, _WITH_CGROUP = ["pidns"], ["pidns", "cgroup"]
 
 
@@ -59,25 +57,28 @@ class Calls:
     ) -> None:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
-        self._killer = killer
+        self._placement = Placement(killer, self._place)
         self._isolation = Isolation("contain", host.isolation)
         self._numbers = itertools.count(1)
         self._nonces = itertools.count(1)
         self._keys = Keys()
-        self._waiting: dict[str, deque[LiveCall]] = {}
+        self._granted: deque[admission.Effect] = deque()
+        self._carrying = False
         self._wake_ns = NEVER_NS
         self._nap: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
-        self.pools: dict[str, Pool] = {}
-        self.watch = OutputWatch(self.end)
+        self._watch = OutputWatch(self.end)
+        self.gate = Gate(self._placement)
+        self.pools = self._placement.pools
+        self.idle, self.killer_changed = self._placement.idle, self._placement.killer_changed
+        self.workers = self._placement.workers
         self.live: dict[str, LiveCall] = {}
-        self.settled = self.kills = self.unconfirmed = 0
-        self.accepting = True
+        self.settled = self.kills = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep time for calls that have no worker yet, and run the slow ends of others, until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(self.watch.run)
+            self._nursery.start_soon(self._watch.run)
             task_status.started()
             while True:
                 with trio.CancelScope() as self._nap:
@@ -92,9 +93,9 @@ class Calls:
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
         try:
-            self._refuse_while_closed()
+            self.gate.check()
             judged = judge(submit, self._tools, self._host, now)
-            self._refuse_while_unhealthy(judged.flavour)
+            self.gate.check_flavour(judged.flavour)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
         key = call_id  # never used twice; a client's delivery key takes its place
@@ -117,18 +118,14 @@ class Calls:
     def end(self, call: LiveCall, status: Status, reason: Reason, detail: str = "") -> None:
         """Somebody wants a call to end. It settles when the kernel has confirmed it; a settled one is left alone."""
         if call.machine.state is machine.State.WAITING:
-            self._withdraw(call)
+            self._placement.withdraw(call)
+            self._carry(self._admission.cancelled(call.id))
         self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
 
     def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
         """A live or kept call of the same uid (root may see all)."""
         call = self.live.get(call_id) or self._endings.kept.get(call_id)
         return call if call is not None and uid in (call.uid, 0) else None
-
-    def workers(self) -> Iterator[Worker]:
-        """Every worker alive, of all pools."""
-        for pool in self.pools.values():
-            yield from pool.alive.values()
 
     async def wait_idle(self) -> None:
         """Wait until no call is live."""
@@ -138,94 +135,61 @@ class Calls:
     # ------------------------------------------------------------ admission
 
     def _carry(self, effects: admission.Effects) -> None:
-        for effect in effects:
-            call = self.live.get(effect.call_id)
-            if call is None:
-                continue
-            match effect:
-                case admission.Granted():
-                    self._grant(call)
-                case admission.Refused():
-                    self._feed(
-                        call, machine.EndAsked(Status.NOT_EXECUTED, effect.reason, now_ns(), "the queue is full")
-                    )
-                case admission.Overdue():
-                    self._feed(call, machine.Expired(now_ns()))
-                case _:
-                    assert_never(effect)
-
-    def _grant(self, call: LiveCall) -> None:
-        pool = self.pools[call.judged.flavour]
-        worker = pool.take() if self._killer.armed else None
-        if worker is not None:
-            self._place(call, worker)
+        """Carry effects out in a loop, never in a recursion: a call that ends on the spot frees the next one, and a
+        whole queue may end so."""
+        self._granted += effects
+        if self._carrying:
             return
-        waiting = self._waiting.setdefault(call.judged.flavour, deque())
-        waiting.append(call)
-        pool.want(len(waiting))
+        self._carrying = True
+        try:
+            while self._granted:
+                self._carry_one(self._granted.popleft())
+        finally:
+            self._carrying = False
 
-    def _place(self, call: LiveCall, worker: Worker) -> None:
+    def _carry_one(self, effect: admission.Effect) -> None:
+        call = self.live.get(effect.call_id)
+        if call is None:
+            return
+        match effect:
+            case admission.Granted():
+                self._placement.grant(call)
+            case admission.Refused():
+                full = "the queue is full"
+                self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, effect.reason, now_ns(), full))
+            case admission.Overdue():
+                self._feed(call, machine.Expired(now_ns()))
+            case _:
+                assert_never(effect)
+
+    def _place(self, call: LiveCall, worker: Worker) -> bool:
+        """Start a call on a free worker; False when it ended instead, and the worker is free still."""
         try:
             call.descriptors = self._endings.open_outputs(call, worker)
-        except OSError as error:  # no descriptor, no disk: this call was not delivered, the worker is as it was
+        except OSError as error:  # no descriptor, no disk: this call was not delivered
             text = f"no place for its output: {error.strerror}"
             self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, Reason.OVERLOADED, now_ns(), text))
-        else:
-            worker.call, call.worker = call, worker
-            self._feed(call, machine.Placed(now_ns()))
-        if call.machine.state is machine.State.SETTLED and worker.call in (call, None):
-            worker.call = call.worker = None
-            self.idle(worker)
-
-    def _withdraw(self, call: LiveCall) -> None:
-        """A call that has no worker leaves the queue, or the line of those that wait for one."""
-        waiting = self._waiting.get(call.judged.flavour)
-        if waiting and call in waiting:
-            waiting.remove(call)
-            self.pools[call.judged.flavour].want(len(waiting))
-        self._carry(self._admission.cancelled(call.id))
+            return False
+        worker.call, call.worker = call, worker
+        self._feed(call, machine.Placed(now_ns()))
+        if call.machine.state is machine.State.SETTLED and call.machine.started_ns is None:  # it expired on the way
+            worker.call = None
+            return False
+        return True
 
     def _keep_time(self) -> None:
         """Wake in time for the earliest deadline of a call that has no worker."""
-        at = self._admission.next_timer_ns() or NEVER_NS
-        for waiting in self._waiting.values():
-            for call in waiting:
-                at = min(at, call.judged.deadline_ns)
-        self._wake_ns = at
-        if self._nap is not None and at < NEVER_NS:
-            self._nap.deadline = loop_time(at)
+        self._wake_ns = min(self._admission.next_timer_ns() or NEVER_NS, self._placement.next_timer_ns())
+        if self._nap is not None and self._wake_ns < NEVER_NS:
+            self._nap.deadline = loop_time(self._wake_ns)
 
     def _on_time(self, now: int) -> None:
         self._carry(self._admission.on_time(now))
-        for flavour, waiting in self._waiting.items():
-            for call in [call for call in waiting if call.judged.deadline_ns <= now]:
-                waiting.remove(call)
-                self._feed(call, machine.Expired(now))
-            self.pools[flavour].want(len(waiting))
+        for call in self._placement.overdue(now):
+            self._feed(call, machine.Expired(now))
         self._keep_time()
 
     # ------------------------------------------------------------ from workers (the pools' Audience)
-
-    def idle(self, worker: Worker) -> None:
-        """A worker is free: the first call that waits for its flavour gets it, else the pool keeps it."""
-        pool = self.pools[worker.flavour]
-        waiting = self._waiting.get(worker.flavour)
-        while waiting and self._killer.armed:
-            call = waiting.popleft()
-            pool.want(len(waiting))
-            if call.machine.state is machine.State.WAITING:
-                self._place(call, worker)
-                return
-        pool.keep(worker)
-
-    def killer_changed(self) -> None:
-        """A killer has acknowledged every worker (what waited for it may go), or there is none."""
-        if not self._killer.armed:
-            return
-        for flavour, waiting in self._waiting.items():
-            pool = self.pools[flavour]
-            while waiting and (worker := pool.take()) is not None:
-                self.idle(worker)
 
     def heard(self, worker: Worker, message: FromWorker) -> None:
         """A frame of the worker of a call."""
@@ -255,7 +219,7 @@ class Calls:
 
     def unconfirmed_death(self, worker: Worker) -> None:
         """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""
-        self.unconfirmed += 1
+        self.gate.unconfirmed += 1
         worker.ended_for = Cause.KILL_UNCONFIRMED
         call: LiveCall | None = worker.call
         if call is not None:
@@ -278,7 +242,7 @@ class Calls:
                 case machine.Settle():
                     self._settle(call, effect)
                 case machine.Release():
-                    self._release(call, effect.reusable)
+                    self._placement.release(call, effect.reusable)
                 case _:
                     assert_never(effect)
 
@@ -311,10 +275,10 @@ class Calls:
         for stream in call.streams:
             stream.handed_over()
         worker.calls_served += 1
-        self.watch.add(call)
+        self._watch.add(call)
 
     def _settle(self, call: LiveCall, settle: machine.Settle) -> None:
-        self.watch.discard(call)
+        self._watch.discard(call)
         if settle.death is not None:
             self.kills += 1
             assert call.worker is not None
@@ -341,34 +305,7 @@ class Calls:
         call.tell(result)
         self._carry(self._admission.finished(call.id))
 
-    def _release(self, call: LiveCall, claims_reusable: bool) -> None:
-        worker, contract = call.worker, call.judged.contract
-        assert worker is not None
-        worker.call = None
-        pool = self.pools[worker.flavour]
-        harmless = contract.kind == "command" or contract.read_only or contract.reusable
-        if claims_reusable and harmless and not contract.fresh and not worker.scratch.work_touched():
-            self.idle(worker)
-        else:
-            pool.retire(worker, Cause.PLANNED)
-
     # ------------------------------------------------------------ refusals
-
-    def _refuse_while_closed(self) -> None:
-        """Stopping, or too many workers that would not die."""
-        if not self.accepting:
-            raise Refusal(Reason.SHUTDOWN, "the daemon is stopping and accepts no new calls")
-        if not self.unconfirmed:
-            return
-        quarantined = sum(pool.unconfirmed for pool in self.pools.values())
-        if quarantined and quarantined >= max(1, sum(pool.settings.most for pool in self.pools.values()) // 4):
-            raise Refusal(Reason.POOL_UNHEALTHY, f"{quarantined} workers could not be killed; see deadlined status")
-
-    def _refuse_while_unhealthy(self, flavour: str) -> None:
-        """The pool's breaker is open: fail fast. With a warm worker at hand there is no reason to."""
-        pool = self.pools[flavour]
-        if not pool.idle and not pool.healthy:
-            raise Refusal(Reason.POOL_UNHEALTHY, pool.trouble() or "no worker can be started")
 
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)

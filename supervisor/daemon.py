@@ -160,7 +160,7 @@ class Daemon:
 
     async def _drain(self, parts: Parts) -> None:
         """Let calls end by themselves for a while, then end them; each is settled and told like any other."""
-        parts.calls.accepting = False
+        parts.calls.gate.close()
         budget_s = self._config.daemon.shutdown_drain_ms / 1_000
         with trio.move_on_after(budget_s):
             async with trio.open_nursery() as nursery:

@@ -45,7 +45,7 @@ class Health:
             sum(call.worker is None for call in calls.live.values()),
             calls.settled,
             calls.kills,
-            calls.unconfirmed,
+            calls.gate.unconfirmed,
             sum(pool.replacements for pool in pools),
         )
 
@@ -53,8 +53,7 @@ class Health:
         wrong = []
         if not self._killer.armed:
             wrong.append("no killer is armed: the second line holds the deadlines, nothing is dispatched")
-        quarantined = sum(pool.unconfirmed for pool in self._calls.pools.values())
-        if quarantined:
+        if quarantined := self._calls.gate.quarantined():
             wrong.append(f"{quarantined} workers did not die when killed; their slots are in quarantine")
         for pool in self._calls.pools.values():
             if why := pool.trouble():

@@ -8,6 +8,8 @@ import array
 import socket
 from collections.abc import Sequence
 
+import trio
+
 _INT = array.array("i").itemsize
 
 
@@ -16,6 +18,17 @@ def send_with(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> i
     if not descriptors:
         return sock.send(data)
     return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))])
+
+
+async def send_all_with(sock: socket.socket, datagram: bytes, descriptors: Sequence[int]) -> None:
+    """The same for one datagram, waiting until the socket takes it. Raises OSError when the other end is gone."""
+    while True:
+        try:
+            send_with(sock, datagram, descriptors)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(sock)
+        else:
+            return
 
 
 def receive_with(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:

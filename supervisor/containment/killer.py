@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from supervisor.containment.descriptors import send_with
+from supervisor.containment.descriptors import send_all_with
 from supervisor.containment.launch import Helper, launch
 from supervisor.containment.table import DeadlineTable
 
@@ -112,18 +112,8 @@ class KillerLink:
                 generation = entry.generation if entry else _UNREGISTER
                 descriptors = entry.descriptors() if entry else ()
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_listen` sees the end
-                    await self._send(_MESSAGE.pack(slot, generation), descriptors)
+                    await send_all_with(self._socket, _MESSAGE.pack(slot, generation), descriptors)
             self._mail = trio.Event()
-
-    async def _send(self, message: bytes, descriptors: tuple[int, ...]) -> None:
-        assert self._socket is not None
-        while True:
-            try:
-                send_with(self._socket, message, descriptors)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket)
-            else:
-                return
 
     async def _listen(self) -> None:
         assert self._socket is not None

@@ -17,7 +17,7 @@ import trio
 from protocol import _codecs as codecs
 from protocol._errors import RemoteProtocolError
 from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
-from supervisor.containment.descriptors import receive_with, send_with
+from supervisor.containment.descriptors import receive_with, send_all_with
 from supervisor.containment.launch import Helper, launch
 
 _START_BUDGET_S = 30.0
@@ -69,8 +69,10 @@ class ZygoteLink:
             raise SpawnError("zygote_lost", "there is no zygote at the moment")
         self._asked[request.worker] = answered = trio.Event()
         try:
-            await self._send(self._codec.pack(request), descriptors)
+            await send_all_with(self._socket, self._codec.pack(request), descriptors)
             await answered.wait()
+        except OSError as error:
+            raise SpawnError("zygote_lost", "the zygote does not listen") from error
         finally:
             self._asked.pop(request.worker, None)
             answer = self._answered.pop(request.worker, None)
@@ -140,18 +142,6 @@ class ZygoteLink:
             return
         self._answered[message.worker] = (message, descriptors[0]) if isinstance(message, Spawned) else message
         asked.set()
-
-    async def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
-        assert self._socket is not None
-        while True:
-            try:
-                send_with(self._socket, data, descriptors)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket)
-            except OSError as error:
-                raise SpawnError("zygote_lost", "the zygote does not listen") from error
-            else:
-                return
 
     def _close(self, code: str, message: str) -> None:
         for worker, asked in self._asked.items():
