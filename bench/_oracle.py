@@ -70,6 +70,16 @@ class Oracle:
                 found.append(self._accept())
         return found
 
+    def gather(self, count: int, patience_s: float) -> list[socket.socket]:
+        """The lines of ``count`` tools that hold their workers until it is closed. Raises TimeoutError."""
+        until = time.monotonic() + patience_s
+        lines: list[socket.socket] = []
+        while len(lines) < count:
+            if not ready(self._listener.fileno(), max(0.0, until - time.monotonic())):
+                raise TimeoutError(f"{len(lines)} of {count} workers were there after {patience_s:g} s")
+            lines.append(self._listener.accept()[0])
+        return lines
+
     def close(self) -> None:
         """Hear nobody any more."""
         self._listener.close()

@@ -37,6 +37,14 @@ def sleep(report: str, ctx: Context) -> None:
     _sleep_and_leave()
 
 
+@tool(name="bench_hold", read_only=True, approval="never")
+def hold(report: str) -> bool:
+    """Occupy a worker until whoever listens at ``report`` closes the line."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(report)
+        return line.recv(1) == b""
+
+
 @tool(name="bench_c_loop", approval="never")
 def c_loop(report: str, ctx: Context) -> int:
     """Compute in C with the interpreter's lock held: no signal handler of Python's ever runs."""
