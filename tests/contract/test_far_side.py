@@ -43,6 +43,13 @@ def say(text: str) -> str:
     print(text)
     return text
 
+@tool(read_only=True)
+def say_half_a_line(text: str) -> None:
+    print(text, end="")
+    print(text, end="", file=sys.stderr)
+    import ctypes
+    ctypes.CDLL(None).printf(b"%s", text.encode())
+
 @tool(reusable=True)
 def change(what: str) -> bool:
     {
@@ -314,6 +321,11 @@ def test_a_value_comes_back(worker: Worker) -> None:
     ended = worker.call("say", {"text": "grün"})
     assert (ended.how, ended.content, worker.accepted) == ("ok", "grün", True)
     assert worker.printed() == "grün\n".encode()
+
+
+def test_what_was_printed_is_there_with_the_answer(worker: Worker) -> None:
+    assert worker.call("say_half_a_line", {"text": "half"}).reusable
+    assert worker.printed() == b"half" * 3
 
 
 def test_what_is_refused_was_never_accepted(worker: Worker) -> None:

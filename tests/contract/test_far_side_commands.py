@@ -41,6 +41,9 @@ def plan(what: str) -> CommandPlan:
         return ["true"]
     if what == "surrogate":
         return CommandPlan(["cat"], stdin="\\udc80")
+    if what == "fork":
+        os.fork()
+        return CommandPlan(["echo", "once"])
     if what == "inheritable":
         os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
         return CommandPlan(["sh", "-c", "ls /proc/self/fd"])
@@ -232,6 +235,12 @@ def test_a_temporary_file_of_the_plan_is_gone_afterwards(worker: Worker) -> None
     ended, output = worker.command(None, tool="plan", arguments={"what": "temporary"})
     assert (output, ended.reusable) == (b"here", True)
     assert worker.command(["sh", "-c", "ls $TMPDIR"])[1] == b"home\n"
+
+
+def test_a_plan_that_forks_runs_its_command_once(worker: Worker) -> None:
+    ended, output = worker.command(None, tool="plan", arguments={"what": "fork"})
+    assert (ended.how, ended.code, output) == ("exit", 0, b"once\n")
+    assert worker.processes() == [worker.pid]
 
 
 @pytest.mark.parametrize(
