@@ -30,7 +30,7 @@ from protocol._quantities import say_duration
 SURPRISE = 1
 GONE_WITHIN_S = 2.0
 """How long a process that was told to end may still be seen after the daemon is gone."""
-_ROW = "{:<36} {:<26} {:>6} {:>15} {:>15} {:>5}"
+_ROW = "{:<38} {:<26} {:>6} {:>15} {:>15} {:>5}"
 
 
 @dataclass
@@ -157,7 +157,9 @@ def _line(row: Row) -> str:
 
 
 def _as_object(report: Report) -> dict[str, object]:
-    return {**asdict(report), "left": len(report.left), "left_processes": report.left}
+    rows = [asdict(row) for row in report.rows]
+    alive = report.left
+    return {"rows": rows, "surprises": report.surprises, "still_alive": alive, "processes_left": len(alive)}
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -72,9 +72,7 @@ def app() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. ``argv`` without the program's name; None: the process's own."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # what a tool wrote may not fit the terminal's encoding
+    _prepare_streams()
     try:
         code = app.main(args=None if argv is None else list(argv), prog_name="deadlined", standalone_mode=False)
         sys.stdout.flush()
@@ -96,6 +94,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DeadlinedError, OSError) as error:
         return _complain(str(error), NO_DAEMON)
     return code if isinstance(code, int) else 0
+
+
+def _prepare_streams() -> None:
+    """Whoever started us may have closed 0, 1 or 2: open each, or a socket of ours would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # what a tool wrote may not fit the terminal's encoding
 
 
 def _usage_line(error: click.ClickException) -> str:

@@ -90,6 +90,22 @@ def test_ctrl_c_ends_the_call_and_exits_5(deadlined, mark, somebody_alive, nothi
     assert "cancelled (client)" in err
 
 
+def test_ctrl_c_ends_a_wait_and_not_the_call(deadlined, sleeping):
+    call = deadlined("call", "shell", sleeping, "--detach", "--deadline", "60s").stdout.strip()
+    ours, theirs = pty.openpty()
+    with deadlined.start("wait", call, stderr=theirs) as child:
+        os.close(theirs)
+        shown = b""
+        while b" left" not in shown:
+            shown += os.read(ours, 4096)
+        child.send_signal(signal.SIGINT)
+        shown += _read_to_end(ours)
+    assert child.returncode == 130
+    assert b"Traceback" not in shown
+    assert deadlined("result", call).returncode == 75
+    assert deadlined("kill", call).returncode == 0
+
+
 def test_a_killed_command_line_takes_its_call_with_it(deadlined, mark, somebody_alive, nothing_left, sleeping):
     with deadlined.start("call", "shell", sleeping) as child:
         somebody_alive(mark)
@@ -222,21 +238,22 @@ def test_a_terminal_is_shown_the_time_that_is_left_and_gets_its_line_back(deadli
     ours, theirs = pty.openpty()
     with deadlined.start("call", "shell", sleeping, "--deadline", "2500ms", stderr=theirs) as child:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                data = os.read(ours, 4096)
-            except OSError:  # EIO: the other side is closed
-                break
-            if not data:
-                break
-            shown += data
-        child.wait(30)
-    os.close(ours)
+        shown = _read_to_end(ours)
     assert child.returncode == 124
     assert b"\r\x1b[Kshell: " in shown
     assert b" s left" in shown
     assert shown.rpartition(b"\x1b[K")[2].startswith(b"deadline: ")
+
+
+def _read_to_end(terminal):
+    """What is shown until its other side is closed (which Linux tells by EIO); closes ours."""
+    shown = b""
+    with os.fdopen(terminal, "rb", buffering=0) as file:
+        while True:
+            try:
+                shown += file.read(4096)
+            except OSError:
+                return shown
 
 
 def test_completion_knows_tools_and_calls(deadlined):

@@ -134,6 +134,15 @@ def test_a_closed_pipe_is_quiet():
     child.stderr.close()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_crash(closed, fake_daemon):
+    command = f'{sys.executable} -m deadlined call t - --socket "$0" {closed}'
+    done = subprocess.run(["sh", "-c", command, fake_daemon.path], stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert fake_daemon.heard[-1].arguments == ""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_name_the_command(shell, capsys):
     assert main(["completion", shell]) == 0
