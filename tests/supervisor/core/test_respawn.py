@@ -74,6 +74,21 @@ def test_starts_that_fail_together_are_one_failure() -> None:
     assert machine.may_spawn(100 * NS_PER_MS)
 
 
+def test_spares_that_die_together_back_off_once_but_all_of_them_count() -> None:
+    machine = Respawn()
+    for _ in range(5):
+        assert machine.on_ended(Cause.IDLE_DEATH, 0, 1.0) == (Wait(100 * NS_PER_MS),)
+    assert isinstance(machine.on_ended(Cause.IDLE_DEATH, 0, 1.0)[0], Unhealthy)
+
+
+@pytest.mark.parametrize("cause", [Cause.CRASH, Cause.OOM, Cause.PROTOCOL_ERROR])
+def test_a_worker_that_dies_of_its_call_counts_against_the_tool_and_not_against_the_pool(cause: Cause) -> None:
+    machine = Respawn()
+    for now_ns in range(1_000):
+        assert machine.on_ended(cause, now_ns, 1.0, serving=True) == (Refill(),)
+    assert machine.healthy
+
+
 def test_only_a_finished_call_and_thirty_seconds_of_life_reset_the_back_off() -> None:
     def wait_after(lived_ns: int, served: int) -> int:
         machine = Respawn()
