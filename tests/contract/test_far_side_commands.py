@@ -21,7 +21,7 @@ from tests.contract.farside import Capture, Worker, Zygote, is_alive, open_zygot
 pytestmark = pytest.mark.contract
 PLAIN_UID = 61_234
 TOOLS = """
-import os, sys
+import os, sys, time
 from toolworkers import CommandPlan, ToolError, command
 from protocol import InvalidArguments
 
@@ -42,7 +42,8 @@ def plan(what: str) -> CommandPlan:
     if what == "surrogate":
         return CommandPlan(["cat"], stdin="\\udc80")
     if what == "fork":
-        os.fork()
+        if os.fork():
+            time.sleep(0.3)  # the child comes first
         return CommandPlan(["echo", "once"])
     if what == "inheritable":
         os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
