@@ -44,7 +44,7 @@ def plan(what: str) -> CommandPlan:
     if what == "fork":
         if os.fork():
             time.sleep(0.3)  # the child comes first
-        return CommandPlan(["echo", "once"])
+        return CommandPlan(["sh", "-c", "echo run >> $TMPDIR/runs; cat $TMPDIR/runs"])
     if what == "inheritable":
         os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
         return CommandPlan(["sh", "-c", "ls /proc/self/fd"])
@@ -240,7 +240,7 @@ def test_a_temporary_file_of_the_plan_is_gone_afterwards(worker: Worker) -> None
 
 def test_a_plan_that_forks_runs_its_command_once(worker: Worker) -> None:
     ended, output = worker.command(None, tool="plan", arguments={"what": "fork"})
-    assert (ended.how, ended.code, output) == ("exit", 0, b"once\n")
+    assert (ended.how, ended.code, output) == ("exit", 0, b"run\n")
     assert worker.processes() == [worker.pid]
 
 
