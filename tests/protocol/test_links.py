@@ -499,6 +499,21 @@ def test_only_an_end_that_touched_no_tool_code_may_come_without_accepted(how: st
     assert daemon.state is WorkerState.SENT
 
 
+def test_a_call_that_wants_no_accepted_runs_from_the_start() -> None:
+    daemon, worker = (
+        in_worker_state(Speaker.DAEMON, WorkerState.IDLE),
+        in_worker_state(Speaker.WORKER, WorkerState.IDLE),
+    )
+    call = wm.Call(1, "read_file", "{}", 1, "k", accepts=False)
+    daemon.say(call)
+    worker.hear(call)
+    assert daemon.state is worker.state is WorkerState.RUNNING
+    with pytest.raises(LocalProtocolError, match="worker may not say Accepted"):
+        worker.say(wm.Accepted(1))
+    worker.say(wm.Ended(1, "ok"))
+    assert daemon.hear(wm.Ended(1, "ok")) is True
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_an_accepted_call_may_end_in_every_way(how: str) -> None:
     daemon = in_worker_state(Speaker.DAEMON, WorkerState.RUNNING)
