@@ -89,6 +89,8 @@ def read_tool(name: str, table: object, limits: Limits, directory: str) -> ToolT
 def read_limits(table: object, place: str, base: Limits) -> Limits:
     """``base`` with the fields of a table of limits in place of its own. Raises ConfigError."""
     fields = read_fields(table, LIMIT_KINDS, place)
+    if fields.get("cpu_ms") is not None:  # a limit that is accepted and not kept would be a lie
+        raise ConfigError(f"{place}.cpu_ms is not served yet; take it out")
     for name, value in fields.items():
         if value is not None and value < _LEAST.get(name, 1):
             raise ConfigError(f"{place}.{name} = {value} is not allowed; allowed: at least {_LEAST.get(name, 1)}")
