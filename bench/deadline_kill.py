@@ -54,8 +54,8 @@ def run(plan: Plan) -> Section:
         client.call("bench_noop")
         for _ in range(plan.of(5, 2)):
             for kind in plan.shuffled(ordinary):
-                _round(kind, plan.of(10, 5), client, oracle, floor)
-            _round(large, plan.of(3, 1), client, oracle, floor)
+                _round(kind, plan.of(8, 5), client, oracle, floor)
+            _round(large, plan.of(2, 1), client, oracle, floor)
     return _section(ordinary, large)
 
 

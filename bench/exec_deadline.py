@@ -27,7 +27,7 @@ _PATIENCE_S = 5.0
 
 def run(plan: Plan) -> Section:
     """See the module."""
-    rounds = plan.of(30, 3)
+    rounds = plan.of(10, 2)
     results = [_killed() for _ in range(rounds)]
     late, held = zip(*(_stopped() for _ in range(rounds)), strict=True)
     gone, left = zip(*(_shot() for _ in range(rounds)), strict=True)

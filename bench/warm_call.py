@@ -59,9 +59,9 @@ def run(plan: Plan) -> Section:
         for side in (floor, bare, public):
             side.round(_WARM_UP_S)
             side.forget()
-        for _ in range(plan.of(8, 4)):
+        for _ in range(plan.of(8, 3)):
             for side in plan.shuffled((floor, bare, public)):
-                side.round(0.5 if plan.quick else 0.8)
+                side.round(0.4 if plan.quick else 0.7)
         result = client.call(_TOOL, deadline_ms=_DEADLINE_MS)
     if result.status != "ok":
         raise RuntimeError(f"the call that was measured did not succeed: {result.summary}")
