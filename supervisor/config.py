@@ -76,8 +76,9 @@ class Config(msgspec.Struct, frozen=True):
         return values, {key: self._source(key) for key in _paths(values)}
 
     def _source(self, key: str) -> str:
-        from_file = key in self.given or key.startswith("tool.")
-        return self.file if self.file is not None and from_file else DEFAULT
+        """A limit that a tool does not give itself is that of ``[limits]``, and so is its source."""
+        inherited = "limits." + key.rpartition(".")[2] if ".limits." in key else key
+        return self.file if self.file is not None and self.given & {key, inherited} else DEFAULT
 
 
 def load(path: str | None) -> Config:

@@ -141,6 +141,14 @@ def test_what_a_tool_holds_is_shown_with_its_source(tmp_path: Path) -> None:
     assert sources["tool.t.argv"] == file
 
 
+def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Path) -> None:
+    file = written(tmp_path, "[limits]\npids = 9\n[tool.shell.limits]\nfile_bytes = '1MiB'\n")
+    values, sources = load(file).effective()
+    assert (values["tool"]["shell"]["limits"]["pids"], sources["tool.shell.limits.pids"]) == (9, file)
+    assert sources["tool.shell.limits.file_bytes"] == file
+    assert sources["tool.shell.limits.open_files"] == "default"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
