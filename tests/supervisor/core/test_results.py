@@ -1,0 +1,124 @@
+"""From a settlement to the result a caller reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol import Delivery, ErrorClass, Isolation, Reason, Status
+from protocol._worker_messages import Ended, Reaped
+from supervisor.core.call import Death, Settle
+from supervisor.core.results import Facts, output_info, result_of, signal_name
+
+MS = 1_000_000
+
+
+def facts(read_only: bool = False) -> Facts:
+    isolation = Isolation("contain", "contain")
+    return Facts("c_1", "shell", 0, 100 * MS, 100, 5 * MS, "pidns", isolation, ["pidns"], "key", None, read_only)
+
+
+def answered(ended: Ended, status: Status, reason: Reason | None = None) -> Settle:
+    return Settle(status, reason, Delivery.SUCCEEDED, 40 * MS, "tool", ended)
+
+
+def killed(death: Death, reason: Reason = Reason.TIME_BUDGET, at: int = 103 * MS) -> Settle:
+    return Settle(Status.KILLED, reason, Delivery.UNKNOWN, at, "tool", None, death)
+
+
+def test_times_are_counted_from_submission_and_the_overrun_from_the_deadline():
+    timing = result_of(facts(), killed(Death(100 * MS, 101 * MS, 103 * MS, 3))).timing
+    assert (timing.queued_ms, timing.started_ms, timing.duration_ms) == (5, 5, 103)
+    assert (timing.deadline_ms, timing.overrun_ms) == (100, 3)
+
+
+def test_a_call_that_ended_early_has_no_overrun():
+    assert result_of(facts(), answered(Ended(1, "ok"), Status.OK)).timing.overrun_ms == 0
+
+
+def test_a_kill_has_a_receipt():
+    result = result_of(facts(), killed(Death(100 * MS, 100 * MS + 400_000, 101 * MS + 900_000, 3)))
+    assert result.kill is not None
+    assert (result.kill.killed, result.kill.confirmed) == (3, True)
+    assert (result.kill.signalled_after_ms, result.kill.confirmed_after_ms) == (0.4, 1.9)
+    assert result.exit is not None
+    assert result.exit.signal == "SIGKILL"
+    assert (result.phase, result.error.class_, result.error.code) == ("tool", ErrorClass.KILLED, "deadline")
+
+
+def test_an_unconfirmed_kill_says_so():
+    result = result_of(facts(), killed(Death(100 * MS, 101 * MS, None, 2)))
+    assert result.kill is not None
+    assert (result.kill.confirmed, result.kill.confirmed_after_ms) == (False, None)
+    assert "NOT CONFIRMED" in result.summary
+
+
+@pytest.mark.parametrize(
+    ("reaped", "code", "signal"), [(Reaped(1, 7, None, 5, 6), 7, None), (Reaped(1, None, 11, 5, 6), None, "SIGSEGV")]
+)
+def test_a_crash_tells_its_exit_and_its_usage(reaped, code, signal):
+    settle = Settle(
+        Status.CRASHED, Reason.WORKER_LOST, Delivery.UNKNOWN, 40 * MS, "tool", None, Death(0, 0, 1, 0, reaped)
+    )
+    result = result_of(facts(), settle)
+    assert (result.exit.code, result.exit.signal) == (code, signal)
+    assert result.kill is None
+    assert (result.usage.cpu_ms, result.usage.max_rss_bytes) == (5, 6)
+
+
+def test_a_failing_command_is_feedback_and_no_failure_of_the_tool():
+    result = result_of(facts(), answered(Ended(1, "exit", code=3), Status.ERROR))
+    assert (result.error.class_, result.error.code, result.exit.code) == (ErrorClass.FEEDBACK, "exit", 3)
+    assert not result.retryable
+
+
+@pytest.mark.parametrize(("how", "code"), [("not_found", 127), ("cannot_run", 126)])
+def test_a_command_that_could_not_start_has_the_shells_code(how, code):
+    result = result_of(facts(), answered(Ended(1, how, message="no"), Status.ERROR))
+    assert (result.exit.code, result.error.class_) == (code, ErrorClass.ARGUMENT)
+
+
+def test_a_tools_own_word_for_its_error_is_kept_and_an_invented_class_is_not():
+    ended = Ended(1, "raised", message="later", error_class="transient_tool", error_code="busy")
+    assert result_of(facts(), answered(ended, Status.ERROR)).error.class_ is ErrorClass.TRANSIENT_TOOL
+    ended = Ended(1, "raised", message="x", error_class="royal", error_code="busy")
+    assert result_of(facts(), answered(ended, Status.ERROR)).error.class_ is ErrorClass.TOOL
+
+
+def test_leftovers_are_counted_and_noticed_and_change_no_status():
+    result = result_of(facts(), answered(Ended(1, "exit", code=0, left_processes=2, left_threads=1), Status.OK))
+    assert (result.status, result.left_processes, result.left_threads) == ("ok", 2, 1)
+    assert [notice.detector for notice in result.notices] == ["left_processes", "left_threads"]
+
+
+def test_what_is_lost_is_retryable_when_nothing_ran_or_nothing_can_have_changed():
+    death = Death(0, 1, 2, 1)
+    assert not result_of(facts(), killed(death)).retryable
+    assert result_of(facts(read_only=True), killed(death)).retryable
+    settle = Settle(Status.CRASHED, Reason.WORKER_LOST, Delivery.NOT_DELIVERED, 40 * MS, "tool", None, death)
+    assert result_of(facts(), settle).retryable
+
+
+def test_a_call_that_died_in_the_queue_says_so():
+    settle = Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, 101 * MS, phase="queue")
+    result = result_of(facts(), settle)
+    assert (result.phase, result.error.code) == ("queue", "deadline")
+
+
+def test_overload_may_be_tried_again():
+    settle = Settle(Status.NOT_EXECUTED, Reason.OVERLOADED, Delivery.NOT_DELIVERED, 0, detail="the queue is full")
+    result = result_of(facts(), settle)
+    assert (result.retryable, result.error.message) == (True, "the queue is full")
+
+
+def test_the_output_of_two_streams_is_their_sum():
+    info = output_info([("stdout", 3, "/o"), ("stderr", 4, "/e")], False, "view")
+    assert (info.bytes, info.path, info.streams["stderr"].bytes) == (7, "/o", 4)
+
+
+def test_a_signal_without_a_name_is_still_told():
+    assert (signal_name(9), signal_name(64), signal_name(250), signal_name(None)) == (
+        "SIGKILL",
+        "SIGRTMAX",
+        "SIG250",
+        None,
+    )
