@@ -67,7 +67,7 @@ def _run_call(options: ExecOptions, started_ns: int) -> int:
     except _NotStartedError as error:
         ending = Ending(error.report, started_ns, time.monotonic_ns(), options.deadline_ms)
     except OSError as error:
-        report = Report("broken", f"this host has no room for the call: {error.strerror}")
+        report = Report("broken", f"the call could not be started: {error.strerror or error}")
         ending = Ending(report, started_ns, time.monotonic_ns(), options.deadline_ms)
     ending.wanted_isolation = options.isolation
     _tell(options, ending, captures)

@@ -53,6 +53,7 @@ _NEVER_RAN = ("not_found", "cannot_run", "too_late", "refused", "bad_option")
 
 def result_line(ending: Ending, captures: list[exec_capture.Capture]) -> bytes:
     """The result as one line of JSON."""
+    ending.report.message = _sayable(ending.report.message)
     return msgspec.json.encode(result_of(ending, captures)) + b"\n"
 
 
@@ -95,6 +96,11 @@ def _outcome(ending: Ending) -> tuple[Status, Reason | None, Delivery, ErrorInfo
     how = f"signal {_signal_name(-(report.code or 0))}" if by_signal else f"exit code {report.code}"
     error = ErrorInfo(ErrorClass.FEEDBACK, "signal" if by_signal else "exit", f"the command ended with {how}")
     return Status.ERROR, None, Delivery.FAILED_DEFINITE, error
+
+
+def _sayable(text: str) -> str:
+    """Without the lone surrogates by which Python keeps bytes of a file name that are not UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def _exit(ending: Ending) -> Exit | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 
-def survivors() -> list[str]:
+def survivors(first_process: int) -> list[str]:
     """One text for each process of the namespace that this process made for its children: pid, command, state, and
-    where it waits in the kernel."""
+    where it waits in the kernel. Without the first process, which is ours and waits for them."""
     namespace = os.stat("/proc/self/ns/pid_for_children").st_ino
-    return [_describe(pid) for pid in os.listdir("/proc") if pid.isdigit() and _lives_in(pid, namespace)]
+    pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != first_process]
+    return [_describe(pid) for pid in pids if _lives_in(pid, namespace)]
 
 
 def _lives_in(pid: str, namespace: int) -> bool:

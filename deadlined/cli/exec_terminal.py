@@ -34,24 +34,17 @@ def _is_open(descriptor: int) -> bool:
 
 
 class Terminal:
-    """The state of 0, 1 and 2 when it was made; `restore` brings it back."""
+    """The state of 0, 1 and 2 when it was made; `restore` brings it back. A terminal is ours to restore only while our
+    group (or the killed command's, which is empty now) is in its foreground: a call that ran in the background must not
+    change the modes under whatever the person works with meanwhile.
+    """
 
     def __init__(self) -> None:
         self._blocking = [(descriptor, os.get_blocking(descriptor)) for descriptor in _STANDARD]
-        self._modes: list[tuple[int, Any]] = []
-        self._foreground: tuple[int, int | None] = (0, None)
-        for descriptor in _STANDARD:
-            if os.isatty(descriptor):
-                self._remember(descriptor)
-
-    def _remember(self, descriptor: int) -> None:
-        import termios  # only a terminal's caller pays for it
-
-        self._modes.append((descriptor, termios.tcgetattr(descriptor)))
-        self._foreground = (descriptor, _foreground_of(descriptor))
+        self._modes = [(descriptor, _modes_of(descriptor)) for descriptor in _STANDARD if _is_in_front(descriptor)]
 
     def restore(self) -> None:
-        """Bring it back. SIGTTOU is blocked: we may be in the background, with the killed command's group in front."""
+        """Bring it back. SIGTTOU is blocked: the killed command's group may be in front, and we behind it."""
         for descriptor, blocking in self._blocking:
             os.set_blocking(descriptor, blocking)
         if not self._modes:
@@ -60,18 +53,44 @@ class Terminal:
 
         _signals.block([_signals.SIGTTOU])
         try:
-            descriptor, group = self._foreground
-            if group is not None:
-                os.tcsetpgrp(descriptor, group)
             for descriptor, modes in self._modes:
-                termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
+                _restore(descriptor, modes)
         except (OSError, termios.error):
             return  # the terminal has gone (hangup): nothing is left to restore
 
 
-def _foreground_of(descriptor: int) -> int | None:
-    """None: a terminal, but not the controlling one; it has no foreground group for us."""
+def _is_in_front(descriptor: int) -> bool:
+    """Whether this is our controlling terminal and we are its foreground."""
+    if not os.isatty(descriptor):
+        return False
     try:
-        return os.tcgetpgrp(descriptor)
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
-        return None
+        return False
+
+
+def _modes_of(descriptor: int) -> Any:
+    import termios  # only a terminal's caller pays for it
+
+    return termios.tcgetattr(descriptor)
+
+
+def _restore(descriptor: int, modes: Any) -> None:
+    import termios
+
+    front = os.tcgetpgrp(descriptor)
+    if front != os.getpgrp():
+        if not _is_empty(front):
+            return
+        os.tcsetpgrp(descriptor, os.getpgrp())
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
+
+
+def _is_empty(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -65,7 +65,7 @@ class Vigil:
         if self._confirmed_ns is None:
             from deadlined.cli.exec_survivors import survivors
 
-            ending.survivors = survivors()
+            ending.survivors = survivors(self._started.pid)
         return ending
 
     def _gone(self) -> bool:

@@ -109,6 +109,10 @@ def test_a_command_that_was_not_found_has_a_result_too(run_exec: Run) -> None:
     assert result.error.code == "not_found"
 
 
+def test_a_name_that_is_no_text_has_a_result_too(run_exec: Run) -> None:
+    assert run_exec("--json", "--", "no-such-\udcff").returncode == 127
+
+
 @pytest.mark.parametrize("words", [["--cwd", "/no/such"], ["--stdin", "/no/such"], ["--isolation", "none"]])
 def test_what_deadlined_cannot_do_is_125_and_one_line(run_exec: Run, words: list[str]) -> None:
     done = run_exec(*words, "--", "echo", "never")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -223,6 +225,27 @@ def test_a_kill_gives_the_terminal_back_as_it_was(exec_words: list[str]) -> None
     assert terminal.end() == 124
 
 
+def test_a_job_shell_that_is_killed_gives_the_foreground_back(exec_words: list[str]) -> None:
+    script = "import os, signal, time; signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.setpgid(0, 0); "
+    script += "os.tcsetpgrp(0, os.getpid()); time.sleep(1111)"
+    call = shlex.join([*exec_words, "--deadline", "1s", "--", "python3", "-c", script])
+    terminal = OnTerminal(["sh", "-c", f"{call}; echo code $?; read answer; echo read $answer"])
+    terminal.wait_for(b"code 124")
+    os.write(terminal.keys, b"yes\n")
+    terminal.wait_for(b"read yes")
+    assert terminal.end() == 0
+
+
+def test_a_call_in_the_background_leaves_the_terminal_alone(exec_words: list[str]) -> None:
+    call = shlex.join([*exec_words, "--deadline", "1s", "--", "sleep", "1111"])
+    terminal = OnTerminal(["bash", "-c", f"set -m; {call} & sleep 0.4; stty raw -echo; wait %1; echo code $?; sleep 1111"])
+    terminal.wait_for(b"code")
+    echo = termios.tcgetattr(terminal.keys)[3] & termios.ECHO
+    terminal.hang_up()
+    assert terminal.end() != 0
+    assert not echo
+
+
 def test_a_terminal_that_hangs_up_ends_the_call(exec_words: list[str], mark: str, nothing_left: NothingLeft) -> None:
     terminal = OnTerminal(["env", f"{MARK}={mark}", *exec_words, "--", "sh", "-c", "echo up; trap '' HUP; sleep 1111"])
     terminal.wait_for(b"up")
@@ -239,3 +262,38 @@ def test_a_kill_gives_back_blocking_descriptors(exec_words: list[str]) -> None:
     assert os.get_blocking(write_end)
     os.close(read_end)
     os.close(write_end)
+
+
+def test_an_end_that_the_kernel_does_not_confirm_is_told_as_such(
+    begin: Begin, mark: str, nothing_left: NothingLeft
+) -> None:
+    with frozen() as freeze:
+        process = begin("--deadline", "1200ms", count=3, command=("sleep", "1111"))
+        first = first_process_of(process)
+        (command,) = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        freeze(command)
+        with process:
+            assert process.wait(30) == 124
+            assert process.stderr is not None
+            said = os.read(process.stderr.fileno(), 4096).decode()  # its end would come with the frozen one's
+    assert "NOT confirmed" in said
+    assert f"pid {command} (sleep)" in said
+    nothing_left(mark, patience_s=5)
+
+
+@contextmanager
+def frozen() -> Iterator[Callable[[str], None]]:
+    """A frozen group of the first hierarchy's freezer, whose members SIGKILL cannot end before it is thawed."""
+    group = Path(f"/sys/fs/cgroup/freezer/deadlined-test-{os.getpid()}")
+    if os.getuid() != 0 or not group.parent.is_dir():
+        pytest.skip("needs root and a v1 freezer to make a process that SIGKILL does not end")
+    group.mkdir()
+    try:
+        (group / "freezer.state").write_text("FROZEN")
+        yield (group / "cgroup.procs").write_text  # type: ignore[misc]  # the length it returns is nobody's
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        until = time.monotonic() + 5
+        while (group / "cgroup.procs").read_text() and time.monotonic() < until:
+            time.sleep(0.01)
+        group.rmdir()
