@@ -238,7 +238,8 @@ def test_a_job_shell_that_is_killed_gives_the_foreground_back(exec_words: list[s
 
 def test_a_call_in_the_background_leaves_the_terminal_alone(exec_words: list[str]) -> None:
     call = shlex.join([*exec_words, "--deadline", "1s", "--", "sleep", "1111"])
-    terminal = OnTerminal(["bash", "-c", f"set -m; {call} & sleep 0.4; stty raw -echo; wait %1; echo code $?; sleep 1111"])
+    later = "sleep 0.4; stty raw -echo; wait %1; echo code $?; sleep 1111"
+    terminal = OnTerminal(["bash", "-c", f"set -m; {call} & {later}"])
     terminal.wait_for(b"code")
     echo = termios.tcgetattr(terminal.keys)[3] & termios.ECHO
     terminal.hang_up()
