@@ -237,6 +237,14 @@ def test_many_small_pieces_of_a_large_frame_cost_no_square() -> None:
     assert read(LineBuffer(), [*cut(body, range(0, FRAME_LIMIT, 97)), b"\n"]) == ([body], None)
 
 
+def test_what_was_searched_for_a_newline_is_not_searched_again() -> None:
+    buffer = LineBuffer()
+    list(buffer.feed(b"ab\ncde"))
+    assert buffer._scanned == len(b"cde")
+    list(buffer.feed(b"fg"))
+    assert buffer._scanned == len(b"cdefg")
+
+
 def test_a_frame_that_no_peer_would_take_is_our_own_fault() -> None:
     largest = FRAME_HARD_LIMIT + FRAME_OVERHEAD
     assert len(frame(bytes(largest))) == largest + 4
