@@ -1,4 +1,4 @@
-"""The trust suites' own frame: what fails, cannot run or tries nothing is never a pass; and the first suite fails when it
+"""The trust suites' own frame: what fails, cannot run or tries nothing is no pass; and the first suite fails when it
 should. The suites themselves are run by `make trust`."""
 
 from __future__ import annotations
