@@ -84,6 +84,11 @@ class Baseline:
         os.close(last_words)
         self._descriptors = self._count_descriptors()
 
+    def close(self) -> None:
+        """Give up its own descriptors."""
+        for descriptor in (self._tasks, self._open, self._null, self._output):
+            os.close(descriptor)
+
     def take_output(self, descriptor: int) -> None:
         """Point 1 and 2 at another file, for good; ``descriptor`` itself is closed."""
         os.dup2(descriptor, self._output, inheritable=False)

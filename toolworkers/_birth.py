@@ -1,6 +1,8 @@
 """From the fork of the zygote to a worker's first frame: descriptors, limits, namespaces, directories, privileges.
 
-Owns the order of these steps; what each one does is `_world`. The serve loop is `_worker`.
+Owns the order of these steps; what each one does is `_world`. The serve loop is `_worker`. The zygote forks one child
+ahead, so the first steps (which need no request) have been taken when a request comes. Namespaces are not among them:
+a mount namespace is a picture of the host's mounts, and it should be that of the call and not of an hour ago.
 """
 
 from __future__ import annotations
@@ -9,67 +11,94 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import sys
 import tempfile
 import traceback
 from typing import NoReturn
 
+from protocol._codecs import zygote_to_daemon
 from protocol._worker_messages import Spawn
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
 from toolworkers._baseline import OUT_OF_THE_WAY, Scratch
 from toolworkers._channel import Channel, ChannelLost
+from toolworkers._datagrams import receive_datagram
+from toolworkers._rehearsal import rehearse
 from toolworkers._worker import Settings, Worker
 
 EXIT_FAILED = 70
 """The worker itself broke (its reason is on the daemon's stderr); EX_SOFTWARE of sysexits.h."""
 EXIT_LOST = 71
 """The socket to the daemon ended, or a tool has taken it away."""
+_codec = zygote_to_daemon()
 _FROM_ZYGOTE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-def become(request: Spawn, descriptors: list[int], settings: Settings) -> NoReturn:
-    """In the forked child: take on the world of a worker, report, serve. Never returns.
+def conceive(link: socket.socket, settings: Settings) -> NoReturn:
+    """In the forked child: do all that needs no request, wait for one on ``link``, become that worker. Never returns.
 
     A failure before WorkerReady goes to the daemon's stderr, and the exit code says so.
     """
     code = EXIT_FAILED
-    complaints = 2
+    last_words = 2
     try:
-        world.join_cgroups(descriptors[1:])
-        sys_.die_with_parent()
-        os.setsid()
-        complaints = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
-        channel = Channel(_take_descriptors(descriptors[0], complaints, request.scratch))
-        missing = _enter(request)
-        worker = _settle_in(channel, request, missing, settings)
-        worker.report(missing, request.describe, complaints)
-        worker.serve()
+        last_words = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        link = _leave_the_zygote(link, last_words)
+        rehearse(settings.outer_pidns)
+        born = _wait_for_request(link)
+        if born is not None:
+            _become(*born, settings, last_words)
+        code = 0
     except ChannelLost:
         code = EXIT_LOST
     except BaseException:  # noqa: BLE001  # the process's boundary: said on stderr, and by the exit code
         with contextlib.suppress(OSError):
-            os.write(complaints, f"worker {request.worker}: {traceback.format_exc()}".encode())
+            os.write(last_words, f"a worker could not start: {traceback.format_exc()}".encode())
     finally:
         os._exit(code)
 
 
-def _take_descriptors(channel: int, complaints: int, scratch: str) -> int:
-    """0 ← /dev/null, 1 and 2 ← the standing output file, the socket out of the way, everything else closed."""
-    moved = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
-    output = os.open(os.path.join(scratch, "out"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+def _leave_the_zygote(link: socket.socket, last_words: int) -> socket.socket:
+    """Die with the zygote, keep none of its descriptors and signals, have a session of one's own."""
+    sys_.die_with_parent()
+    os.setsid()
+    moved = fcntl.fcntl(link, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for source, target in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-    low, high = sorted((moved, complaints))
+    os.dup2(null, 0)
+    low, high = sorted((moved, last_words))
     for first, last in ((3, low), (low + 1, high), (high + 1, 2**31 - 1)):
         os.closerange(first, last)
-    return moved
+    for number in _FROM_ZYGOTE:
+        signal.signal(number, signal.SIG_DFL)
+    world.offer_to_oom_killer()
+    _reseed()
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, moved)
+
+
+def _wait_for_request(link: socket.socket) -> tuple[Spawn, list[int]] | None:
+    """The request, as the daemon sent it, with its descriptors; None when the zygote wants no worker any more."""
+    datagram, descriptors = receive_datagram(link)
+    link.close()
+    return (_codec.unpack(datagram), descriptors) if datagram else None
+
+
+def _become(request: Spawn, descriptors: list[int], settings: Settings, last_words: int) -> NoReturn:
+    world.join_cgroups(descriptors[1:])
+    moved = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+    os.close(descriptors[0])
+    output = os.open(os.path.join(request.scratch, "out"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    missing = _enter(request)
+    worker = _settle_in(Channel(moved), request, missing, settings)
+    worker.report(missing, request.describe, last_words)
+    worker.serve()
 
 
 def _enter(request: Spawn) -> list[str]:
     """Limits, namespaces, privileges, as far as the isolation asks for them; what this host refused."""
-    world.offer_to_oom_killer()
     if request.isolation == "none":
         return []
     world.set_limits(request.limits, request.processes_of_uid)
@@ -86,9 +115,6 @@ def _settle_in(channel: Channel, request: Spawn, missing: list[str], settings: S
     os.fchdir(scratch.work_descriptor)
     os.environ["TMPDIR"], os.environ["HOME"] = tmp, scratch.home  # the rest is as the zygote has set it
     tempfile.tempdir = None  # the zygote's choice, if it made one
-    _reseed()
-    for number in _FROM_ZYGOTE:
-        signal.signal(number, signal.SIG_DFL)
     worker = Worker(channel, scratch, settings)
     if contained:
         world.drop_privileges(world.ROOT_CAPABILITIES)

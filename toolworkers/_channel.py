@@ -44,6 +44,10 @@ class Channel:
         self._writable = select.poll()
         self._writable.register(descriptor, select.POLLOUT)
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
     def fileno(self) -> int:
         """The descriptor, for those who poll it for the daemon's end."""
         return self._socket.fileno()

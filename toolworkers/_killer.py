@@ -17,13 +17,12 @@ either the killer's second look finds the new deadline, or the daemon finds a NE
 bell (the eventfd), which the coming poll(2) returns at once. Without the second look a deadline stored between the
 first look and the publication would sleep until the next unrelated wake.
 
-Standard library, `protocol._slots` and `_syscalls` only: this process must start fast, stay small enough to be locked
-in memory, and never wait for a collector.
+Standard library, `protocol._slots`, `_syscalls` and `_datagrams` only: this process must start fast, stay small enough
+to be locked in memory, and never wait for a collector.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import mmap
@@ -38,6 +37,7 @@ import time
 
 from protocol import _slots
 from toolworkers import _syscalls as sys_
+from toolworkers._datagrams import receive_datagram
 
 REGISTRATION = struct.Struct("<IQ")
 """(slot, generation) of a register (with one or two descriptors), an unregister (generation 0), and of each ack."""
@@ -47,7 +47,6 @@ COUNT_BUDGET_NS = 150_000
 COUNT_AHEAD_NS = 400_000
 """How long before a deadline its processes are counted, so that the figure costs the kill no time."""
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
-_DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 
 
 class Watched:
@@ -180,7 +179,7 @@ class Killer:
         """Take every registration that has arrived; False at the end of the daemon's socket."""
         while True:
             try:
-                datagram, descriptors = self._receive()
+                datagram, descriptors = receive_datagram(self._control, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return True
             except ConnectionError:
@@ -188,15 +187,6 @@ class Killer:
             if not datagram:
                 return False
             self._take(datagram, descriptors)
-
-    def _receive(self) -> tuple[bytes, list[int]]:
-        # recvmsg and not socket.recv_fds: that one drops its flags (3.11) and hands out inheritable descriptors.
-        flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
-        datagram, ancillary, _, _ = self._control.recvmsg(REGISTRATION.size + 1, _DESCRIPTOR_SPACE, flags)
-        descriptors = array.array("i")
-        for _, _, data in ancillary:
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-        return datagram, list(descriptors)
 
     def _take(self, datagram: bytes, descriptors: list[int]) -> None:
         """Register or unregister, then acknowledge; what is neither gets no ack and costs its descriptors."""

@@ -8,12 +8,12 @@ Rules
 2. unshare(NEWPID) changes only where the next child is born. Every fork is followed by setns back, else the second
    worker would be pid 2 in the namespace of the first.
 3. A worker is reaped when its pidfd is readable: then every process of its namespace is dead and reaped.
-4. Descriptors that came with a request belong to the worker alone: an inherited copy of one would hide its end.
+4. One child is forked ahead of its request and waits; what it has done by then nobody waits for (see `_birth`).
+5. Descriptors that came with a request belong to the worker alone: an inherited copy of one would hide its end.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import os
@@ -22,24 +22,23 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from protocol._codecs import zygote_to_daemon
 from protocol._errors import ProtocolError
-from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
+from protocol._worker_messages import FromZygote, Reaped, Spawned, SpawnFailed, ZygoteReady
 from toolworkers import _birth
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
+from toolworkers._datagrams import receive_datagram, send_datagram
 from toolworkers._registry import RegistryError, builtin_registry
 from toolworkers._worker import Settings
 
 EXIT_CONFIGURATION = 78
 """The tools cannot be loaded; the reason is on stderr. EX_CONFIG of sysexits.h."""
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-_DATAGRAM = 65_536
-_SPACE = socket.CMSG_SPACE(16 * array.array("i").itemsize)
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,14 +117,24 @@ def load_settings(config_json: str) -> Settings:
     return Settings(registry, config.outer_pidns, world.handed_on(config.user_env, declared))
 
 
+class Unborn(NamedTuple):
+    """A child that waits on ``link`` to be told which worker it is."""
+
+    pid: int
+    pidfd: int
+    link: socket.socket
+
+
 class Zygote:
-    """The serve loop over the daemon's socket and the workers' pidfds."""
+    """The serve loop over the daemon's socket and the children's pidfds."""
 
     def __init__(self, link: socket.socket, settings: Settings) -> None:
         self._link, self._settings = link, settings
         self._codec = zygote_to_daemon()
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._workers: dict[int, tuple[int, int]] = {}
+        self._next: Unborn | None = None
+        self._may_fork_ahead = True
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -134,12 +143,13 @@ class Zygote:
 
     def say(self, message: FromZygote, descriptors: tuple[int, ...] = ()) -> None:
         """One datagram. Raises OSError when the daemon is gone."""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self._link.sendmsg([self._codec.pack(message)], rights)
+        send_datagram(self._link, self._codec.pack(message), descriptors)
 
     def serve(self) -> None:
         """Fork and reap until the daemon's end of the socket is closed."""
         while True:
+            if not self._poll.poll(0):
+                self._fork_ahead()
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._link.fileno():
                     self._reap(descriptor)
@@ -148,15 +158,12 @@ class Zygote:
 
     def _hear(self) -> bool:
         """Serve one request; False at the end of the socket, or when what came is no request."""
-        descriptors = array.array("i")
+        descriptors: list[int] = []
         try:
-            # Not socket.recv_fds: that one drops its flags (3.11), and a command once saw the control socket.
-            datagram, ancillary, _, _ = self._link.recvmsg(_DATAGRAM, _SPACE, socket.MSG_CMSG_CLOEXEC)
-            for _, _, packed in ancillary:
-                descriptors.frombytes(packed[: len(packed) - len(packed) % descriptors.itemsize])
+            datagram, descriptors = receive_datagram(self._link)
             if not datagram:
                 return False
-            self._spawn(self._codec.unpack(datagram), list(descriptors))
+            self._spawn(datagram, descriptors)
         except (ConnectionError, ProtocolError):
             return False
         finally:
@@ -164,36 +171,54 @@ class Zygote:
                 os.close(descriptor)
         return True
 
-    def _spawn(self, request: Spawn, descriptors: list[int]) -> None:
+    def _spawn(self, datagram: bytes, descriptors: list[int]) -> None:
+        request = self._codec.unpack(datagram)
         if len(descriptors) != 1 + request.cgroups:
             came = f"{len(descriptors)} descriptors came with a request that needs {1 + request.cgroups}"
             self.say(SpawnFailed(request.worker, "descriptors", came))
             return
         try:
-            pid = self._fork(request, descriptors)
+            child = self._next or self._fork()
         except OSError as error:  # EAGAIN, ENOMEM, ENOSPC: a limit of this host was reached
             self.say(SpawnFailed(request.worker, "fork", str(error)))
             return
-        pidfd = os.pidfd_open(pid)
-        self._workers[pidfd] = (pid, request.worker)
-        self._poll.register(pidfd, select.POLLIN)
-        self.say(Spawned(request.worker, pid), (pidfd,))
+        self._next, self._may_fork_ahead = None, True
+        with child.link, contextlib.suppress(ConnectionError):  # it has died: the wait status that follows will tell
+            send_datagram(child.link, datagram, descriptors)
+        self._workers[child.pidfd] = (child.pid, request.worker)
+        self.say(Spawned(request.worker, child.pid), (child.pidfd,))
 
-    def _fork(self, request: Spawn, descriptors: list[int]) -> int:
+    def _fork_ahead(self) -> None:
+        """Have the next child ready. Once per request: a child that cannot live must not be forked for ever."""
+        if self._next is None and self._may_fork_ahead:
+            self._may_fork_ahead = False
+            with contextlib.suppress(OSError):  # the next request tries again, and is told
+                self._next = self._fork()
+
+    def _fork(self) -> Unborn:
         """Fork pid 1 of a new namespace; rule 2. Raises OSError when this host has no room for it."""
-        sys_.unshare(sys_.CLONE_NEWPID)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                _birth.become(request, descriptors, self._settings)
-        finally:
-            sys_.setns(self._own_namespace, sys_.CLONE_NEWPID)
-        return pid
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            sys_.unshare(sys_.CLONE_NEWPID)
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    _birth.conceive(theirs, self._settings)
+            finally:
+                sys_.setns(self._own_namespace, sys_.CLONE_NEWPID)
+        pidfd = os.pidfd_open(pid)
+        self._poll.register(pidfd, select.POLLIN)
+        return Unborn(pid, pidfd, ours)
 
     def _reap(self, pidfd: int) -> None:
-        pid, worker = self._workers.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
+        if self._next is not None and pidfd == self._next.pidfd:
+            self._next.link.close()
+            os.waitpid(self._next.pid, 0)
+            self._next = None
+            return
+        pid, worker = self._workers.pop(pidfd)
         _, status, used = os.wait4(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         cpu_ms = int((used.ru_utime + used.ru_stime) * 1e3)

@@ -131,6 +131,11 @@ class Zygote:
         assert isinstance(message, Spawned), message
         return Worker(self, number, ours, came[0], scratch, output, uid)
 
+    def children(self) -> list[int]:
+        """Every process that the zygote has forked: workers, and the one that waits to become the next."""
+        (zygote,) = children_of(self.process.pid)
+        return children_of(zygote)
+
     def close(self) -> None:
         self.link.close()
         self.process.wait(PATIENCE_S)
@@ -186,7 +191,8 @@ class Worker:
         self.link.say(call)
         packed = self.codec.pack(call)
         sent = send_with(self.socket, packed, descriptors)
-        self.socket.sendall(packed[sent:])
+        if sent < len(packed):  # a worker may be gone already, and sending nothing to it is an error too
+            self.socket.sendall(packed[sent:])
 
     def result(self) -> Ended | None:
         """The Ended of the running call; None when the worker is lost. `seen` has what came before it."""
@@ -341,6 +347,10 @@ class Killer:
 
 def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def namespace_of(pid: int) -> int | None:

@@ -247,6 +247,33 @@ def test_limits_reach_the_worker(spawn: Callable[..., Worker]) -> None:
     assert (ended.how, output) == ("exit", b"300\n0\n")
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_one_child_waits_ahead_and_becomes_the_next_worker(own_zygote: Zygote, spawn: Callable[..., Worker]) -> None:
+    wait_for(lambda: len(own_zygote.children()) == 1)
+    (ahead,) = own_zygote.children()
+    worker = spawn(own_zygote)
+    assert worker.pid == ahead
+    wait_for(lambda: len(own_zygote.children()) == 2)
+    another = spawn(own_zygote)
+    assert another.call("say", {"text": "x"}).reusable
+    assert another.pid != worker.pid
+
+
+def test_a_child_that_dies_waiting_costs_nobody_a_worker(own_zygote: Zygote, spawn: Callable[..., Worker]) -> None:
+    wait_for(lambda: len(own_zygote.children()) == 1)
+    (ahead,) = own_zygote.children()
+    os.kill(ahead, signal.SIGKILL)
+    wait_for(lambda: own_zygote.children() == [])
+    assert spawn(own_zygote).call("say", {"text": "x"}).how == "ok"
+    assert own_zygote.reaped == {}
+
+
 def test_a_request_without_its_descriptors_is_refused_by_name(zygote: Zygote) -> None:
     answer, _ = zygote.ask([], scratch="/nowhere")
     assert isinstance(answer, SpawnFailed)

@@ -37,8 +37,7 @@ def work(tmp_path: Path) -> Iterator[int]:
 def baseline(work: int) -> Iterator[Baseline]:
     baseline = Baseline(os.dup(work))
     yield baseline
-    for descriptor in (baseline._tasks, baseline._open, baseline._null, baseline._output):
-        os.close(descriptor)
+    baseline.close()
 
 
 def test_nothing_left_is_the_same(baseline: Baseline, work: int) -> None:

@@ -44,7 +44,7 @@ def ends() -> Iterator[Ends]:
     ends = Ends()
     yield ends
     ends.daemon.close()
-    ends.channel._socket.close()
+    ends.channel.close()
 
 
 def test_frames_go_both_ways(ends: Ends) -> None:
