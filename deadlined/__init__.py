@@ -9,6 +9,20 @@ TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
     from typing import Any
 
+    from deadlined._errors import ConnectionLost as ConnectionLost
+    from deadlined._errors import DaemonNotRunning as DaemonNotRunning
+    from deadlined._errors import DaemonSilent as DaemonSilent
+    from deadlined._errors import DeadlinedError as DeadlinedError
+    from deadlined._errors import RequestRefused as RequestRefused
+    from deadlined.async_client import AsyncClient as AsyncClient
+    from deadlined.client import Client as Client
+    from protocol import CallResult as CallResult
+    from toolworkers import CommandPlan as CommandPlan
+    from toolworkers import Context as Context
+    from toolworkers import ToolError as ToolError
+    from toolworkers import command as command
+    from toolworkers import tool as tool
+
 __owner__ = "deadlined"
 __version__ = "0.1.0"
 

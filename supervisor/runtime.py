@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
-import stat
 
 _PR_SET_DUMPABLE = 4
+_LOCK = ".lock"
 
 
 class StateError(Exception):
@@ -20,37 +22,68 @@ def protect_self() -> None:
 
 
 class StateDirectory:
-    """``<state>/<name>/{work,outputs}``, 0700, one per daemon; what an earlier one of the name left is swept."""
+    """``<state>/<name>/{work,outputs}``, 0700, one per daemon, with ``<name>.lock`` beside it for as long as it lives.
+
+    Whoever starts sweeps: a directory whose lock nobody holds belongs to a daemon that was killed.
+    """
 
     def __init__(self, parent: str, name: str) -> None:
         self.path = os.path.join(parent, name)
         self.work = os.path.join(self.path, "work")
         self.outputs = os.path.join(self.path, "outputs")
+        self._lock = -1
 
     def open(self) -> None:
         """Make the directories, empty. Only the owner of the socket's lock may call this. Raises StateError."""
+        parent = os.path.dirname(self.path)
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            os.makedirs(parent, mode=0o700, exist_ok=True)
+            _sweep(parent)
+            self._lock = _locked(self.path + _LOCK)
             if os.path.lexists(self.path):
                 _remove(self.path)
             for directory in (self.path, self.work, self.outputs):
                 os.mkdir(directory, 0o700)
         except OSError as error:
             raise StateError(f"the state directory {self.path} cannot be used: {error.strerror}") from error
-        self._check()
 
     def close(self) -> None:
         """Remove everything."""
         _remove(self.path)
+        os.unlink(self.path + _LOCK)
+        os.close(self._lock)
 
-    def _check(self) -> None:
-        found = os.lstat(self.path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise StateError(f"the state directory {self.path} is not a directory of ours")
+
+def _sweep(parent: str) -> None:
+    for name in os.listdir(parent):
+        path = os.path.join(parent, name)
+        if name.endswith(_LOCK):
+            with contextlib.suppress(OSError):  # held by a daemon that lives, or gone already
+                lock = _locked(path)
+                _remove(path.removesuffix(_LOCK))
+                os.unlink(path)
+                os.close(lock)
+
+
+def _locked(path: str) -> int:
+    """The descriptor of a lock file that is ours now. Raises BlockingIOError while somebody else holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass  # a sweeper removed it between our open and our lock
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _remove(path: str) -> None:
     if os.path.islink(path) or not os.path.isdir(path):
-        os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     else:
         shutil.rmtree(path, ignore_errors=True)

@@ -10,6 +10,12 @@ TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
     from typing import Any
 
+    from toolworkers._registry import CommandPlan as CommandPlan
+    from toolworkers._registry import Context as Context
+    from toolworkers._registry import ToolError as ToolError
+    from toolworkers._registry import command as command
+    from toolworkers._registry import tool as tool
+
 __owner__ = "deadlined"
 __all__ = ["CommandPlan", "Context", "ToolError", "command", "tool"]  # loaded on first use
 

@@ -1,0 +1,47 @@
+"""The daemon's own directories."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from supervisor.runtime import StateDirectory, StateError
+
+
+def test_the_directory_is_private_and_leaves_no_trace(tmp_path):
+    state = StateDirectory(str(tmp_path / "state"), "a")
+    state.open()
+    assert os.stat(state.path).st_mode & 0o077 == 0
+    assert os.path.isdir(state.work)
+    state.close()
+    assert os.listdir(tmp_path / "state") == []
+
+
+def test_what_a_killed_daemon_left_is_swept_and_a_living_ones_is_not(tmp_path):
+    living, killed = StateDirectory(str(tmp_path), "living"), StateDirectory(str(tmp_path), "killed")
+    living.open()
+    killed.open()
+    (tmp_path / "killed" / "work" / "w1").mkdir()
+    os.close(killed._lock)
+    (tmp_path / "a stranger's").mkdir()
+    third = StateDirectory(str(tmp_path), "third")
+    third.open()
+    assert sorted(os.listdir(tmp_path)) == ["a stranger's", "living", "living.lock", "third", "third.lock"]
+    third.close()
+    living.close()
+
+
+def test_a_second_owner_is_refused_and_takes_nothing_away(tmp_path):
+    first = StateDirectory(str(tmp_path), "a")
+    first.open()
+    with pytest.raises(StateError):
+        StateDirectory(str(tmp_path), "a").open()
+    assert os.path.isdir(first.work)
+    first.close()
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="file"):
+        StateDirectory(str(tmp_path / "file"), "a").open()
