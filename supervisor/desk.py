@@ -59,8 +59,10 @@ class Desk:
                 assert_never(message)
 
     def disconnected(self, call: LiveCall) -> None:
-        """The client of an attached call has gone: the call ends too."""
-        self._calls.end(call, Status.CANCELLED, Reason.DISCONNECT, "its client disconnected")
+        """A client that held a call has gone. The call ends with its last one, unless somebody detached it."""
+        call.holders -= 1
+        if call.holders <= 0 and not call.detached:
+            self._calls.end(call, Status.CANCELLED, Reason.DISCONNECT, "its client disconnected")
 
     def _greet(self, connection: Connection, hello: cm.Hello) -> None:
         if hello.version != cm.VERSION:
@@ -76,7 +78,9 @@ class Desk:
             if submit.detach or submit.announce:
                 connection.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             if submit.detach:
+                call.detached = True
                 return
+            call.holders += 1
             connection.attached[submit.id] = call
         self._tell_when_settled(connection, submit.id, call)
 
@@ -99,18 +103,11 @@ class Desk:
     def _cancel(self, connection: Connection, cancel: cm.Cancel) -> None:
         call: LiveCall | KeptCall | None
         if cancel.submit is not None:
-            call = connection.attached.get(cancel.submit)
-            if call is None:
-                connection.say(
-                    _failed(cancel.id, "unknown_call", f"no call of request {cancel.submit} is in flight here")
-                )
-                return
-            reason = Reason.CLIENT
+            reason, call = Reason.CLIENT, self._attached(connection, cancel.id, cancel.submit)
         else:
-            found = self._find(connection, cancel.id, cancel.call or "")
-            if found is None:
-                return
-            call, reason = found, Reason.OPERATOR
+            reason, call = Reason.OPERATOR, self._find(connection, cancel.id, cancel.call or "")
+        if call is None:
+            return
         live = isinstance(call, LiveCall) and call.result is None
         connection.say(cm.CancelAccepted(cancel.id, call.id, live))
         if isinstance(call, LiveCall):

@@ -21,7 +21,9 @@ class LiveCall:
 
     __slots__ = (
         "descriptors",
+        "detached",
         "files",
+        "holders",
         "id",
         "judged",
         "key",
@@ -50,6 +52,9 @@ class LiveCall:
         self.watchers: list[Watcher] = []
         self.result: CallResult | None = None
         self.files: list[str] = []
+        self.holders = 0
+        """Connections that the call is attached to; the same delivery key may attach several."""
+        self.detached = False
 
     @property
     def lane(self) -> str:

@@ -13,6 +13,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 import trio
 
@@ -233,9 +234,13 @@ class Connection:
 
 def _unsayable(message: Any, error: Exception) -> cm.FromDaemon:
     if isinstance(message, cm.Settled):
-        result = message.result
-        result.content = None
-        result.status, result.reason = Status.CRASHED, Reason.PROTOCOL_ERROR
-        result.error = ErrorInfo(ErrorClass.TOOL, "content", str(error))
-        return message
+        # A copy: other readers, whose codec can express the content, hear the result as it is.
+        told = msgspec.structs.replace(
+            message.result,
+            content=None,
+            status=Status.CRASHED,
+            reason=Reason.PROTOCOL_ERROR,
+            error=ErrorInfo(ErrorClass.TOOL, "content", str(error)),
+        )
+        return cm.Settled(message.id, told)
     return cm.Failed(getattr(message, "id", None), ErrorInfo(ErrorClass.BUG, "unsayable", str(error)))

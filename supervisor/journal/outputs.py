@@ -134,8 +134,11 @@ def edges(path: str) -> tuple[bytes, bytes, int]:
 
 
 def read_range(path: str, offset: int, limit: int) -> bytes:
-    """Raw bytes for a reader that follows an output; empty past the end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Raw bytes for a reader that follows an output; empty past the end, and when the file has been removed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
     try:
         return os.pread(descriptor, limit, offset)
     finally:

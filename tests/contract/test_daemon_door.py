@@ -273,3 +273,25 @@ def test_a_client_that_does_not_read_is_cut_and_others_are_served(standing_daemo
 def talk_without_listening(client: Raw) -> None:
     for number in range(200_000):
         client.say(op="list_tools", id=number)
+
+
+def test_two_deliveries_of_one_key_are_one_call_and_it_ends_with_the_last_of_them(standing_daemon, tmp_path):
+    count = tmp_path / "count"
+    arguments = json.dumps({"argv": ["sh", "-c", f"echo once >> {count}; sleep 1; echo done"]})
+    first, second = Raw(standing_daemon.socket).greet(), Raw(standing_daemon.socket).greet()
+    for client in (first, second):
+        client.say(op="submit", id=1, tool="shell", arguments=arguments, key="k-1", announce=True)
+    assert first.hear()["call"] == second.hear()["call"]
+    first.close()
+    result = second.hear()["result"]
+    second.close()
+    assert (result["status"], result["output"]["view"]) == ("ok", "done\n")
+    assert count.read_text() == "once\n"
+
+
+def test_a_key_with_other_arguments_is_a_conflict(raw):
+    raw.greet()
+    for number, word in ((1, "true"), (2, "false")):
+        raw.say(op="submit", id=number, tool="shell", arguments=json.dumps({"argv": [word]}), key="k-2")
+        result = raw.hear()["result"]
+    assert (result["status"], result["reason"]) == ("not_executed", "key_conflict")
