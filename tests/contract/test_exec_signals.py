@@ -25,10 +25,11 @@ SCRIPT = "setsid sleep 1111 & sleep 1111"
 
 @pytest.fixture
 def begin(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts a call of two processes beside its shell and waits until all of it runs."""
+    """Starts a call and waits until all of it runs: by default a shell and two sleepers, with the command line and the
+    first process five. The mark is a word of the command too: of the first process a plain uid sees only the words."""
 
     def start(*words: str, count: int = 5, command: tuple[str, ...] = ("sh", "-c", SCRIPT)) -> subprocess.Popen[bytes]:
-        line = [*exec_words, *words, "--", *command]
+        line = [*exec_words, *words, "--", *command, *([mark] if command[0] == "sh" else [])]
         process = subprocess.Popen(line, env={**os.environ, MARK: mark}, cwd="/", stderr=subprocess.PIPE)
         somebody_alive(mark, count)
         return process
@@ -76,7 +77,7 @@ def test_a_signal_reaches_the_command_as_a_request_first(begin: Begin, open_dire
 
 
 def test_what_the_caller_ignores_stays_ignored(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> None:
-    line = ["nohup", *exec_words, "--", "sh", "-c", "sleep 0.7; exit 9"]
+    line = ["nohup", *exec_words, "--", "sh", "-c", "sleep 0.7; exit 9", mark]
     process = subprocess.Popen(
         line, env={**os.environ, MARK: mark}, cwd="/", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
