@@ -19,25 +19,29 @@ import pytest
 pytestmark = pytest.mark.contract
 MARK = "DEADLINED_TEST_MARK"
 NothingLeft = Callable[..., None]
+Begin = Callable[..., "subprocess.Popen[bytes]"]
 SomebodyAlive = Callable[..., list[str]]
 SCRIPT = "setsid sleep 1111 & sleep 1111"
 
 
 @pytest.fixture
-def begin(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> Callable[..., subprocess.Popen[bytes]]:
+def begin(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> Iterator[Begin]:
     """Starts a call and waits until all of it runs: by default a shell and two sleepers, with the command line and the
     first process five. The mark is a word of the command too: of the first process a plain uid sees only the words."""
 
     def start(*words: str, count: int = 5, command: tuple[str, ...] = ("sh", "-c", SCRIPT)) -> subprocess.Popen[bytes]:
         line = [*exec_words, *words, "--", *command, *([mark] if command[0] == "sh" else [])]
         process = subprocess.Popen(line, env={**os.environ, MARK: mark}, cwd="/", stderr=subprocess.PIPE)
+        started.append(process)
         somebody_alive(mark, count)
         return process
 
-    return start
-
-
-Begin = Callable[..., "subprocess.Popen[bytes]"]
+    started: list[subprocess.Popen[bytes]] = []
+    yield start
+    for process in started:
+        process.kill()  # nothing to kill after a test that passed
+        with process:
+            process.wait(30)
 
 
 def end_of(process: subprocess.Popen[bytes]) -> int:
@@ -77,7 +81,7 @@ def test_a_signal_reaches_the_command_as_a_request_first(begin: Begin, open_dire
 
 
 def test_what_the_caller_ignores_stays_ignored(exec_words: list[str], mark: str, somebody_alive: SomebodyAlive) -> None:
-    line = ["nohup", *exec_words, "--", "sh", "-c", "sleep 0.7; exit 9", mark]
+    line = ["nohup", *exec_words, "--deadline", "30s", "--", "sh", "-c", "sleep 0.7; exit 9", mark]
     process = subprocess.Popen(
         line, env={**os.environ, MARK: mark}, cwd="/", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -161,7 +165,7 @@ class OnTerminal:
     """``deadlined exec`` as the foreground job of a terminal of its own."""
 
     def __init__(self, words: list[str]) -> None:
-        self.pid, self.keys = pty.fork()
+        self.pid, self.keys = pty.fork()  # a failing test closes the terminal with its process, which ends the call
         if self.pid == 0:
             os.chdir("/")
             os.execvp(words[0], words)
