@@ -1,5 +1,5 @@
 """What a call may leave in a worker that no process check sees: threads, descriptors, directory, environment, umask,
-signal state, search path; files in its own scratch, System V objects.
+signal state, user, search path; files in its own scratch, System V objects.
 
 Owns the comparison with the state the worker began with, and puts back what can be put back. Whether the worker serves
 again is decided from the answer elsewhere. All of this runs after every warm call, so each look is one cheap system
@@ -80,6 +80,7 @@ class Baseline:
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._signals = _signals.state()
+        self._users = os.getresuid(), os.getresgid()
         self._threads = os.fstat(self._tasks).st_nlink
         os.close(last_words)
         self._descriptors = self._count_descriptors()
@@ -109,6 +110,7 @@ class Baseline:
             threads == 0
             and self._count_descriptors() == self._descriptors
             and _signals.state() == self._signals
+            and (os.getresuid(), os.getresgid()) == self._users
             and (sys.stdin, sys.stdout, sys.stderr) == self._streams
         )
         self._redirect()

@@ -26,7 +26,6 @@ from typing import Any
 
 from protocol import _slots
 from protocol._codecs import daemon_to_worker, daemon_to_zygote
-from protocol._contracts import Limits
 from protocol._framing import FrameBuffer
 from protocol._links import Speaker, WorkerLink
 from protocol._worker_messages import Accepted, Call, Ended, Progress, Reaped, Spawn, Spawned, WorkerReady, ZygoteReady
@@ -387,7 +386,3 @@ def open_killer(**options: Any) -> Iterator[Killer]:
         yield killer
     finally:
         killer.close()
-
-
-def limits(**fields: Any) -> Limits:
-    return Limits(**fields)

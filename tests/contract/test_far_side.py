@@ -68,6 +68,7 @@ def change(what: str) -> bool:
         "tmp": lambda: open(os.path.join(os.environ["TMPDIR"], "left"), "w").close(),
         "work": lambda: open("left", "w").close(),
         "shm": lambda: open("/dev/shm/left", "w").close(),
+        "user": lambda: os.seteuid(61235),
         "nothing": lambda: None,
     }[what]()
     return True
@@ -469,6 +470,13 @@ def test_a_worker_that_something_is_left_in_does_not_serve_again(worker: Worker,
     ended = worker.call("change", {"what": what})
     assert (ended.how, ended.reusable) == ("ok", False)
     assert ended.left_threads == (1 if what == "thread" else 0)
+
+
+def test_a_worker_that_has_become_somebody_else_does_not_serve_again(worker: Worker, zygote: Zygote) -> None:
+    if zygote.uid != 0:
+        pytest.skip("only root can become somebody else")
+    ended = worker.call("change", {"what": "user"})
+    assert (ended.how, ended.reusable) == ("ok", False)
 
 
 def test_processes_left_behind_are_killed_and_counted(worker: Worker) -> None:
