@@ -58,8 +58,7 @@ class Scratch:
             free = os.fstatvfs(mount)
             looks += (free.f_ffree, free.f_bfree)
         for directory in self._plain:
-            plain = os.fstat(directory)
-            looks += (plain.st_mtime_ns, plain.st_nlink)
+            looks.append(os.fstat(directory).st_ctime_ns)  # entries, mode, owner: whatever changes moves it
         return looks
 
 
@@ -98,7 +97,7 @@ class Baseline:
 
     def restore(self, work_descriptor: int) -> Remains:
         """Put directory, umask, environment, search path and 0, 1, 2 back; compare the rest."""
-        os.fchdir(work_descriptor)
+        back = _went_to(work_descriptor)
         os.umask(self._umask)
         if _raw(os.environ) != self._raw_environment:
             os.environ.clear()
@@ -107,7 +106,8 @@ class Baseline:
             sys.path[:] = self._path
         threads = os.fstat(self._tasks).st_nlink - self._threads
         same = (
-            threads == 0
+            back
+            and threads == 0
             and self._count_descriptors() == self._descriptors
             and _signals.state() == self._signals
             and (os.getresuid(), os.getresgid()) == self._users
@@ -124,6 +124,15 @@ class Baseline:
     def _count_descriptors(self) -> int:
         # In /proc a directory's size is 0, except here since Linux 6.2; listing it costs three times as much.
         return os.fstat(self._open).st_size or len(os.listdir(self._open))
+
+
+def _went_to(directory: int) -> bool:
+    """A call may have taken away its own right to enter its directory, or the process's."""
+    try:
+        os.fchdir(directory)
+    except OSError:
+        return False
+    return True
 
 
 def _raw(environment: Any) -> dict[bytes, bytes]:

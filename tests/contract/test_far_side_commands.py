@@ -421,6 +421,8 @@ def test_when_the_daemon_goes_the_command_goes(worker: Worker) -> None:
         "ipcmk -S 1",
         "ipcmk -Q",
         "echo x > $HOME/left",
+        "chmod 000 .",
+        "rmdir $PWD",
     ],
 )
 def test_a_command_that_leaves_files_retires_its_worker(worker: Worker, script: str) -> None:
