@@ -183,10 +183,11 @@ class Zygote:
             self.say(SpawnFailed(request.worker, "fork", str(error)))
             return
         self._next, self._may_fork_ahead = None, True
+        self._workers[child.pidfd] = (child.pid, request.worker)
+        # Told first: once it knows its name the child competes with us for the processor, and the daemon has work too.
+        self.say(Spawned(request.worker, child.pid), (child.pidfd,))
         with child.link, contextlib.suppress(ConnectionError):  # it has died: the wait status that follows will tell
             send_datagram(child.link, datagram, descriptors)
-        self._workers[child.pidfd] = (child.pid, request.worker)
-        self.say(Spawned(request.worker, child.pid), (child.pidfd,))
 
     def _fork_ahead(self) -> None:
         """Have the next child ready. Once per request: a child that cannot live must not be forked for ever."""
