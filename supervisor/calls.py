@@ -63,6 +63,7 @@ class Calls:
         self._nonces = itertools.count(1)
         self._keys = Keys()
         self._granted: deque[admission.Effect] = deque()
+        self._over: deque[str] = deque()
         self._carrying = False
         self._wake_ns = NEVER_NS
         self._nap: trio.CancelScope | None = None
@@ -245,6 +246,9 @@ class Calls:
                     self._placement.release(call, effect.reusable)
                 case _:
                     assert_never(effect)
+        # Only now, with its worker free again, does the call's place go to the next: that one finds the worker ready.
+        while self._over:
+            self._carry(self._admission.finished(self._over.popleft()))
 
     def _dispatch(self, call: LiveCall) -> None:
         worker, judged = call.worker, call.judged
@@ -275,7 +279,7 @@ class Calls:
         for stream in call.streams:
             stream.handed_over()
         worker.calls_served += 1
-        self._watch.add(call)
+        self._watch.add(call, call.machine.started_ns or 0)
 
     def _settle(self, call: LiveCall, settle: machine.Settle) -> None:
         self._watch.discard(call)
@@ -297,13 +301,14 @@ class Calls:
         with trio.CancelScope(shield=True):
             await self._endings.finish(call, result)
         self._told(call, result)
+        self._carry(self._admission.finished(self._over.popleft()))
 
     def _told(self, call: LiveCall, result: CallResult) -> None:
+        call.tell(result)  # first: who waits for it need not wait for our bookkeeping
         self.settled += 1
         del self.live[call.id]
-        self._endings.keep(call, result, now_ns())
-        call.tell(result)
-        self._carry(self._admission.finished(call.id))
+        self._endings.keep(call, result)
+        self._over.append(call.id)
 
     # ------------------------------------------------------------ refusals
 
@@ -314,7 +319,7 @@ class Calls:
         settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
         call.result = results.result_of(self._facts(call), settle)
         self.settled += 1
-        self._endings.keep(call, call.result, now)
+        self._endings.keep(call, call.result)
         return call
 
     def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:

@@ -12,6 +12,7 @@ import os
 
 import trio
 
+from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import CallResult, Notice, Status
 from supervisor.containment.workers import Worker
 from supervisor.core.output import view_of
@@ -89,9 +90,9 @@ class Endings:
         text = f"its output could not be kept whole: {error.strerror or error}"
         result.notices.append(Notice("output_lost", "warn", text))
 
-    def keep(self, call: LiveCall, result: CallResult, now_ns: int) -> None:
+    def keep(self, call: LiveCall, result: CallResult) -> None:
         """The call has settled: readers may ask for it until its time is up."""
-        self.kept.keep(call.uid, result, call.files, now_ns)
+        self.kept.keep(call.uid, result, call.files, call.submitted_ns + result.timing.duration_ms * NS_PER_MS)
 
     async def expire(self, now_ns: int) -> None:
         """Forget what is too old, and remove its files."""

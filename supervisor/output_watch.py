@@ -28,12 +28,12 @@ class OutputWatch:
         self._calls: dict[str, LiveCall] = {}
         self._some = trio.Event()
 
-    def add(self, call: LiveCall) -> None:
+    def add(self, call: LiveCall, now_ns: int) -> None:
         """A call was dispatched."""
         contract = call.judged.contract
         if contract.kind != "command" or contract.idle_timeout_ms is not None:
             self._calls[call.id] = call
-            call.last_activity_ns = now_ns()
+            call.last_activity_ns = now_ns
             self._some.set()
 
     def discard(self, call: LiveCall) -> None:

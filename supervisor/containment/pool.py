@@ -179,7 +179,8 @@ class Pool:
             await trio.sleep(0.002)
 
     def _refill(self) -> None:
-        if self._short() > 0:
+        enough = len(self.idle) + self.starting >= self.settings.spares + self.wanted  # the common case, in one look
+        if not enough and self._short() > 0:
             self._need.set()
 
     def _short(self) -> int:

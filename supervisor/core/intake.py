@@ -66,7 +66,8 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
     contract = tool.contract
     budget_ms = _budget_ms(submit, contract)
     text, values = _arguments(submit, tool)
-    _check_cwd(submit.cwd)
+    if submit.cwd is not None:
+        _check_cwd(submit.cwd)
     _check_demands(submit, contract, host)
     return Judged(
         submit.tool,
@@ -76,7 +77,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         instant_after(now_ns, budget_ms),
         budget_ms,
         _output_limit(submit, contract, host),
-        _resource(contract, values),
+        None if contract.resource is None else _resource(contract.resource, values),
         submit.cwd,
         submit.run,
         submit.split_streams,
@@ -117,8 +118,8 @@ def _arguments(submit: Submit, tool: ServedTool) -> tuple[str, dict[str, Any]]:
     return arguments.text, arguments.values
 
 
-def _check_cwd(cwd: str | None) -> None:
-    if cwd is not None and (not cwd.startswith("/") or "\0" in cwd):
+def _check_cwd(cwd: str) -> None:
+    if not cwd.startswith("/") or "\0" in cwd:
         raise Refusal(Reason.INVALID_ARGUMENTS, f"cwd {cwd[:200]!r} is not an absolute path")
 
 
@@ -149,8 +150,6 @@ def _output_limit(submit: Submit, contract: Contract, host: Host) -> int:
     return min(limit, submit.max_output_bytes)
 
 
-def _resource(contract: Contract, values: dict[str, Any]) -> str | None:
+def _resource(template: str, values: dict[str, Any]) -> str:
     """``"name-{field}"`` filled from the validated arguments."""
-    if contract.resource is None:
-        return None
-    return _FIELD.sub(lambda found: str(values.get(found[1], "")), contract.resource)
+    return _FIELD.sub(lambda found: str(values.get(found[1], "")), template)

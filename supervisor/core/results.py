@@ -83,7 +83,8 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         _add_answer(result, ended)
     if death is not None:
         _add_death(result, death, facts.mechanism)
-    _add_notices(result, settle)
+    if result.left_processes or result.left_threads or settle.late_result:
+        _add_notices(result, settle)
     result.summary = _summary(result)
     return result
 

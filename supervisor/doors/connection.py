@@ -8,7 +8,6 @@ Whatever is wrong with what a client sends ends that client's connection, after 
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,7 +92,11 @@ class Connection:
     async def _read_all(self) -> None:
         try:
             while self._open and self._link.state is not ClientState.CLOSED:
-                await self._wait_patiently()
+                if self._link.state is ClientState.READY and not self._buffer.inside_frame:
+                    # Between two requests, where a client may think for ever: no timer for each of them.
+                    await trio.lowlevel.wait_readable(self._socket)
+                else:
+                    await self._wait_patiently()
                 if not self._read_once():
                     return
         except RemoteProtocolError as error:
@@ -103,11 +106,7 @@ class Connection:
 
     async def _wait_patiently(self) -> None:
         """Wait for bytes, as long as a client may let us wait. Raises RemoteProtocolError when that is over."""
-        until = self._patience()
-        if until == math.inf:  # between two requests, where a client may think for ever: no timer for each of them
-            await trio.lowlevel.wait_readable(self._socket)
-            return
-        with trio.CancelScope(deadline=until) as patience:
+        with trio.CancelScope(deadline=self._patience()) as patience:
             await trio.lowlevel.wait_readable(self._socket)
         if patience.cancelled_caught:
             raise RemoteProtocolError(self._impatience())
@@ -115,7 +114,7 @@ class Connection:
     def _patience(self) -> float:
         if not self.greeted:
             return trio.current_time() + self._limits.hello_s
-        return trio.current_time() + self._limits.frame_s if self._buffer.inside_frame else math.inf
+        return trio.current_time() + self._limits.frame_s
 
     def _impatience(self) -> str:
         if not self.greeted:
