@@ -113,7 +113,7 @@ class Calls:
             )
         )
         if call.worker is None and call.result is None:
-            self._keep_time()
+            self._keep_time(judged.deadline_ns)
         return call
 
     def end(self, call: LiveCall, status: Status, reason: Reason, detail: str = "") -> None:
@@ -178,17 +178,19 @@ class Calls:
             return False
         return True
 
-    def _keep_time(self) -> None:
-        """Wake in time for the earliest deadline of a call that has no worker."""
-        self._wake_ns = min(self._admission.next_timer_ns() or NEVER_NS, self._placement.next_timer_ns())
-        if self._nap is not None and self._wake_ns < NEVER_NS:
-            self._nap.deadline = loop_time(self._wake_ns)
+    def _keep_time(self, deadline_ns: int) -> None:
+        """A call has no worker yet: wake in time for its deadline. Deadlines mostly come in order, so this is mostly a
+        comparison; a wake for a call that has found a worker since costs one empty round."""
+        if deadline_ns < self._wake_ns:
+            self._wake_ns = deadline_ns
+            if self._nap is not None:
+                self._nap.deadline = loop_time(deadline_ns)
 
     def _on_time(self, now: int) -> None:
         self._carry(self._admission.on_time(now))
         for call in self._placement.overdue(now):
             self._feed(call, machine.Expired(now))
-        self._keep_time()
+        self._wake_ns = min(self._admission.next_timer_ns() or NEVER_NS, self._placement.next_timer_ns())
 
     # ------------------------------------------------------------ from workers (the pools' Audience)
 
