@@ -47,6 +47,8 @@ COUNT_BUDGET_NS = 150_000
 COUNT_AHEAD_NS = 600_000
 """How long before a deadline its processes are counted, so that the figure costs the kill no time. Half of it is the
 budget of one round."""
+_DEADLINES = slice(_slots.HEADER_WORDS + _slots.DEADLINE, None, _slots.WORDS_PER_SLOT)
+_TERMS = slice(_slots.HEADER_WORDS + _slots.TERM, None, _slots.WORDS_PER_SLOT)
 _SINGLE = 3
 """Links of a task directory with one thread in it: itself, its entry above, the thread."""
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
@@ -108,29 +110,36 @@ class Killer:
     def strike(self) -> int:
         """Signal whatever is due now; when to look again, NEVER when nothing is armed.
 
-        Who is due in a moment is counted after everybody who is due now has been signalled.
+        Who is due in a moment is counted after everybody who is due now has been signalled. The columns of the table
+        are read at C speed (10 µs for 500 slots) and only the slots that are near are looked at one by one: a loop over
+        all of them made 500 deadlines ten times as late as one.
         """
         now = time.monotonic_ns()
-        count_until = now + COUNT_BUDGET_NS
-        wake = _slots.NEVER
+        horizon = now + COUNT_AHEAD_NS
+        deadlines = self._table[_DEADLINES].tolist()
+        far = [deadline for deadline in deadlines if deadline > horizon]
+        wake = min(far) - COUNT_AHEAD_NS if far else _slots.NEVER
         soon: list[Watched] = []
-        for watched in self._watched.values():
-            if watched.done or self._table[watched.base + _slots.GENERATION] != watched.generation:
-                continue
-            deadline = self._table[watched.base + _slots.DEADLINE]
-            if deadline and deadline <= now:
-                self._kill(watched, deadline, count_until)
-                continue
-            wake = min(wake, self._terminate_if_due(watched, now))
-            if deadline:
-                at = deadline if deadline == watched.counted_for_ns else deadline - COUNT_AHEAD_NS
-                if at <= now:
-                    soon.append(watched)
-                    watched.counted_for_ns = at = deadline
-                wake = min(wake, at)
+        for slot in [slot for slot, deadline in enumerate(deadlines) if 0 < deadline <= horizon]:
+            wake = min(wake, self._near(slot, deadlines[slot], now, soon))
+        if any(self._table[_TERMS].tolist()):
+            wake = min(wake, *(self._terminate_if_due(watched, now) for watched in self._watched.values()), wake)
         for watched in soon:
             watched.seen = count_processes(watched.pid, now + COUNT_AHEAD_NS // 2)
         return wake
+
+    def _near(self, slot: int, deadline: int, now: int, soon: list[Watched]) -> int:
+        """A slot whose deadline is past, or within the time in which its processes are counted; when to look again."""
+        watched = self._watched.get(slot)
+        if watched is None or watched.done or self._table[watched.base + _slots.GENERATION] != watched.generation:
+            return _slots.NEVER
+        if deadline <= now:
+            self._kill(watched, deadline, now + COUNT_BUDGET_NS)
+            return _slots.NEVER
+        if deadline != watched.counted_for_ns:
+            watched.counted_for_ns = deadline
+            soon.append(watched)
+        return deadline
 
     def _kill(self, watched: Watched, deadline: int, count_until: int) -> None:
         """Kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
@@ -156,7 +165,8 @@ class Killer:
     def _terminate_if_due(self, watched: Watched, now: int) -> int:
         """Rule 3 for SIGTERM; when it is due, if it still has to go."""
         term = self._table[watched.base + _slots.TERM]
-        if not term or term == watched.termed_ns:
+        stale = watched.done or self._table[watched.base + _slots.GENERATION] != watched.generation
+        if stale or not term or term == watched.termed_ns:
             return _slots.NEVER
         if term > now:
             return term

@@ -65,8 +65,10 @@ def test_it_wakes_early_enough_to_count_and_then_at_the_deadline(table: Table) -
     assert 0 < due - table.killer.strike() < 1_000_000
     table.words[base + _slots.TERM] = due - 10**9
     assert table.killer.strike() == due - 10**9
-    table.words[base + _slots.GENERATION] = 6
+    table.words[base + _slots.GENERATION] = 6  # another worker's by now: neither SIGTERM nor, overdue, SIGKILL
+    table.words[base + _slots.TERM] = table.words[base + _slots.DEADLINE] = 1
     assert table.killer.strike() == _slots.NEVER
+    assert table.words[base + _slots.KILLED] == 0
     os.close(pidfd)
 
 
