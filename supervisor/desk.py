@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 import psutil
 
 from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
-from protocol._outcomes import ErrorClass, ErrorInfo, Reason, Status
+from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.core.tools import Tools
@@ -18,10 +18,22 @@ from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
 
 if TYPE_CHECKING:
-    from supervisor.doors.connection import Connection
     from supervisor.health import Health
 
 _CHUNK = 256 << 10
+
+
+class Asker(Protocol):
+    """Whoever asks: a door's asker. ``attached``: its calls by request id, which end with it."""
+
+    uid: int
+    attached: dict[int, LiveCall]
+
+    def say(self, message: cm.FromDaemon) -> None:
+        """Send an answer, now and without waiting."""
+
+    def settled(self, request: int, result: CallResult) -> None:
+        """A call that the request waits for has settled."""
 
 
 class Desk:
@@ -33,28 +45,28 @@ class Desk:
         self._calls, self._tools, self._health = calls, tools, health
         self._config = config
 
-    def take(self, connection: Connection, message: cm.FromClient) -> None:
+    def take(self, asker: Asker, message: cm.FromClient) -> None:
         """Answer one message, now or when its call settles."""
         match message:
             case cm.Submit():
-                self._submit(connection, message)
+                self._submit(asker, message)
             case cm.Hello():
-                self._greet(connection, message)
+                self._greet(asker, message)
             case cm.Cancel():
-                self._cancel(connection, message)
+                self._cancel(asker, message)
             case cm.Wait():
-                self._wait(connection, message)
+                self._wait(asker, message)
             case cm.ReadOutput():
-                self._read_output(connection, message)
+                self._read_output(asker, message)
             case cm.ListTools():
-                self._list_tools(connection, message)
+                self._list_tools(asker, message)
             case cm.AskStatus():
-                connection.say(self._health.status(message.id))
+                asker.say(self._health.status(message.id))
             case cm.ListProcesses():
-                connection.say(cm.Processes(message.id, self._rows()))
+                asker.say(cm.Processes(message.id, self._rows()))
             case cm.AskConfig():
                 values, sources = self._config
-                connection.say(cm.EffectiveConfig(message.id, values, sources))
+                asker.say(cm.EffectiveConfig(message.id, values, sources))
             case _:
                 assert_never(message)
 
@@ -64,86 +76,86 @@ class Desk:
         if call.holders <= 0 and not call.detached:
             self._calls.end(call, Status.CANCELLED, Reason.DISCONNECT, "its client disconnected")
 
-    def _greet(self, connection: Connection, hello: cm.Hello) -> None:
+    def _greet(self, asker: Asker, hello: cm.Hello) -> None:
         if hello.version != cm.VERSION:
             text = f"protocol version {hello.version} is not spoken here; this daemon speaks {cm.VERSION}"
-            connection.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "unknown_version", text)))
+            asker.say(cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "unknown_version", text)))
             return
         host = self._health.containment
-        connection.say(cm.Welcome(cm.VERSION, list(cm.FEATURES), os.getpid(), host, self._health.frame_limit))
+        asker.say(cm.Welcome(cm.VERSION, list(cm.FEATURES), os.getpid(), host, self._health.frame_limit))
 
-    def _submit(self, connection: Connection, submit: cm.Submit) -> None:
-        call = self._calls.submit(submit, connection.uid)
+    def _submit(self, asker: Asker, submit: cm.Submit) -> None:
+        call = self._calls.submit(submit, asker.uid)
         if isinstance(call, LiveCall) and call.result is None:
             if submit.detach or submit.announce:
-                connection.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
+                asker.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             if submit.detach:
                 call.detached = True
                 return
             call.holders += 1
-            connection.attached[submit.id] = call
-        self._tell_when_settled(connection, submit.id, call)
+            asker.attached[submit.id] = call
+        self._tell_when_settled(asker, submit.id, call)
 
-    def _wait(self, connection: Connection, wait: cm.Wait) -> None:
-        call = self._find(connection, wait.id, wait.call)
+    def _wait(self, asker: Asker, wait: cm.Wait) -> None:
+        call = self._find(asker, wait.id, wait.call)
         if call is None:
             return
         if isinstance(call, LiveCall) and call.result is None and wait.nowait:
             left = remaining_ms(call.judged.deadline_ns, now_ns())
-            connection.say(cm.Pending(wait.id, call.id, left))
+            asker.say(cm.Pending(wait.id, call.id, left))
             return
-        self._tell_when_settled(connection, wait.id, call)
+        self._tell_when_settled(asker, wait.id, call)
 
-    def _tell_when_settled(self, connection: Connection, request: int, call: LiveCall | KeptCall) -> None:
+    def _tell_when_settled(self, asker: Asker, request: int, call: LiveCall | KeptCall) -> None:
         if call.result is not None:
-            connection.settled(request, call.result)
+            asker.settled(request, call.result)
         elif isinstance(call, LiveCall):
-            call.watchers.append(lambda result: connection.settled(request, result))
+            call.watchers.append(lambda result: asker.settled(request, result))
 
-    def _cancel(self, connection: Connection, cancel: cm.Cancel) -> None:
+    def _cancel(self, asker: Asker, cancel: cm.Cancel) -> None:
         call: LiveCall | KeptCall | None
         if cancel.submit is not None:
-            reason, call = Reason.CLIENT, self._attached(connection, cancel.id, cancel.submit)
+            reason, call = Reason.CLIENT, self._attached(asker, cancel.id, cancel.submit)
         else:
-            reason, call = Reason.OPERATOR, self._find(connection, cancel.id, cancel.call or "")
+            reason, call = Reason.OPERATOR, self._find(asker, cancel.id, cancel.call or "")
         if call is None:
             return
         live = isinstance(call, LiveCall) and call.result is None
-        connection.say(cm.CancelAccepted(cancel.id, call.id, live))
+        asker.say(cm.CancelAccepted(cancel.id, call.id, live))
         if isinstance(call, LiveCall):
             self._calls.end(call, Status.CANCELLED, reason)
 
-    def _read_output(self, connection: Connection, ask: cm.ReadOutput) -> None:
-        call = self._find(connection, ask.id, ask.call)
+    def _read_output(self, asker: Asker, ask: cm.ReadOutput) -> None:
+        call = self._find(asker, ask.id, ask.call)
         if call is None:
             return
         if ask.offset < 0 or not 1 <= ask.limit <= _CHUNK:
             text = f"offset must be at least 0 and limit 1 to {_CHUNK}"
-            connection.say(_failed(ask.id, "invalid_arguments", text))
+            asker.say(_failed(ask.id, "invalid_arguments", text))
             return
         settled = call.result is not None  # before the read: bytes written between the two are seen by the next ask
         path = _path_of(call, ask.stream)
         data = read_range(path, ask.offset, ask.limit) if path else b""
-        connection.say(cm.OutputChunk(ask.id, call.id, ask.offset, data, settled))
+        asker.say(cm.OutputChunk(ask.id, call.id, ask.offset, data, settled))
 
-    def _list_tools(self, connection: Connection, ask: cm.ListTools) -> None:
+    def _list_tools(self, asker: Asker, ask: cm.ListTools) -> None:
         found = self._tools.descriptions(ask.name)
         if ask.name is not None and not found:
             text = f"there is no tool {ask.name[:80]!r}; this daemon serves {', '.join(self._tools.names())}"
-            connection.say(_failed(ask.id, "unknown_tool", text))
+            asker.say(_failed(ask.id, "unknown_tool", text))
             return
-        connection.say(cm.Tools(ask.id, found))
+        asker.say(cm.Tools(ask.id, found))
 
-    def _find(self, connection: Connection, request: int, call_id: str) -> LiveCall | KeptCall | None:
-        call = self._calls.find(call_id, connection.uid)
+    def _find(self, asker: Asker, request: int, call_id: str) -> LiveCall | KeptCall | None:
+        call = self._calls.find(call_id, asker.uid)
         if call is None:
-            connection.say(_failed(request, "unknown_call", f"no call {call_id[:80]!r} is known here (any more)"))
+            asker.say(_failed(request, "unknown_call", f"no call {call_id[:80]!r} is known here (any more)"))
         return call
 
-    def _attached(self, connection: Connection, request: int, submit: int) -> LiveCall | None:
-        call = connection.attached.get(submit)
+    def _attached(self, asker: Asker, request: int, submit: int) -> LiveCall | None:
+        call = asker.attached.get(submit)
         if call is None:
-            connection.say(_failed(request, "unknown_call", f"no call of request {submit} is in flight here"))
+            asker.say(_failed(request, "unknown_call", f"no call of request {submit} is in flight here"))
         return call
 
     def _rows(self) -> list[cm.ProcessRow]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import structlog
@@ -22,10 +22,8 @@ from protocol._errors import LocalProtocolError, RemoteProtocolError
 from protocol._framing import FrameBuffer, LineBuffer
 from protocol._links import ClientLink, ClientState, Speaker
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
-
-if TYPE_CHECKING:
-    from supervisor.desk import Desk
-    from supervisor.live_call import LiveCall
+from supervisor.desk import Desk
+from supervisor.live_call import LiveCall
 
 _LOG = structlog.get_logger("deadlined.door")
 _READ = 65_536
