@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol, assert_never
 
@@ -12,6 +13,7 @@ from protocol._deadlines import remaining_ms
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
+from supervisor.containment.workers import Worker
 from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
 from supervisor.journal.results import KeptCall
@@ -169,32 +171,27 @@ class Desk:
         return rows
 
 
-def _worker_row(worker: object, now: int) -> cm.ProcessRow:
-    from supervisor.containment.workers import Worker
-
-    assert isinstance(worker, Worker)
+def _worker_row(worker: Worker, now: int) -> cm.ProcessRow:
     call: LiveCall | None = worker.call
     row = cm.ProcessRow(worker.number, worker.pid, _state_of(worker))
     if call is not None:
         row.call, row.tool = call.id, call.judged.tool
         row.remaining_ms = remaining_ms(call.judged.deadline_ns, now)
-    try:
+    with contextlib.suppress(psutil.Error):  # it ended while we looked: the row says what is known
         process = psutil.Process(worker.pid)
         family = [process, *process.children(recursive=True)]
         row.processes = len(family)
         row.rss_bytes = sum(member.memory_info().rss for member in family)
         row.cpu_ms = int(1_000 * sum(sum(member.cpu_times()[:2]) for member in family))
-    except psutil.Error:  # it ended while we looked: the row says what is known
-        pass
     return row
 
 
-def _state_of(worker: object) -> str:
-    if getattr(worker, "ended_for", None):
+def _state_of(worker: Worker) -> str:
+    if worker.ended_for is not None:
         return "ending"
-    if getattr(worker, "ready", None) is None:
+    if worker.ready is None:
         return "starting"
-    return "busy" if getattr(worker, "call", None) is not None else "idle"
+    return "idle" if worker.call is None else "busy"
 
 
 def _path_of(call: LiveCall | KeptCall, stream: str) -> str | None:
