@@ -102,7 +102,8 @@ def _timing(facts: Facts, settle: Settle) -> Timing:
 
 def _add_answer(result: CallResult, ended: Ended) -> None:
     result.content = ended.content
-    result.left_processes, result.left_threads = ended.left_processes, ended.left_threads
+    if ended.how != "output_limit":  # those that the cap killed were the call itself, nothing that it left
+        result.left_processes, result.left_threads = ended.left_processes, ended.left_threads
     result.usage = Usage(ended.cpu_ms, ended.max_rss_bytes)
     if ended.how == "exit":
         result.exit = Exit(ended.code, ended.signal)

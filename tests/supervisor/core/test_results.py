@@ -122,3 +122,16 @@ def test_a_signal_without_a_name_is_still_told():
         "SIG250",
         None,
     )
+
+
+def test_what_the_output_cap_killed_is_no_leftover():
+    settle = Settle(
+        Status.KILLED,
+        Reason.OUTPUT_LIMIT,
+        Delivery.UNKNOWN,
+        40 * MS,
+        "tool",
+        Ended(1, "output_limit", left_processes=3),
+    )
+    result = result_of(facts(), settle)
+    assert (result.left_processes, result.notices, result.error.code) == (0, [], "output_limit")
