@@ -218,7 +218,7 @@ class Calls:
         if call is not None:
             seen = worker.seen
             oom = worker.group.out_of_memory()
-            self._feed(call, machine.Died(now_ns(), worker.signalled_ns, seen, worker.reaped, oom))
+            self._feed(call, machine.Died(worker.gone_ns, worker.signalled_ns, seen, worker.reaped, oom))
 
     def unconfirmed_death(self, worker: Worker) -> None:
         """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""

@@ -71,7 +71,9 @@ class Endings:
         if not call.streams:
             return printed == 0 or (printed <= _INLINE_BYTES and self._show(call, result, result.output.path or ""))
         if result.status in _KEEP_WORK:
-            return False
+            if any(stream.waiting() > _INLINE_BYTES for stream in call.streams):
+                return False
+            return self._seal(call, result, [stream.drain(call.judged.output_limit) for stream in call.streams])
         return self._seal(call, result, [os.fstat(stream.raw).st_size for stream in call.streams])
 
     async def _take_slowly(self, call: LiveCall, result: CallResult) -> None:

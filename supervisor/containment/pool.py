@@ -221,8 +221,11 @@ class Pool:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, worker, task_status if describe else trio.TASK_STATUS_IGNORED)
             await worker.wait_gone()
+            await self._tell_gone(worker)  # first of all: a caller waits for this
             nursery.cancel_scope.cancel()
         await self._bury(worker)
+        if describe and worker.ready is None:
+            raise SpawnError("start_failure", "the first worker ended before it was ready; its reason stands above")
 
     async def _spawn(self, describe: bool) -> Worker:
         number, slot = next(self._numbers), self._slots.popleft()
@@ -298,22 +301,27 @@ class Pool:
 
     # ------------------------------------------------------------ end
 
-    async def _bury(self, worker: Worker) -> None:
-        """The kernel has spoken: read the rest, learn the wait status, tell, clean."""
+    async def _tell_gone(self, worker: Worker) -> None:
+        """The kernel has spoken: read the rest, learn the wait status, tell."""
         worker.drain(lambda _, message: self._audience.heard(worker, message) if worker.call else None)
         with trio.move_on_after(_REAPED_BUDGET_S):
             await worker.was_reaped.wait()
-        self._killer.unregister(worker.slot)
         if worker in self.idle:
             self.idle.remove(worker)
-        cause = worker.ended_for or self._why(worker)
-        serving = worker.call is not None
         del self.alive[worker.number]
+        self._respawned(worker)
         self._audience.gone(worker)
+
+    def _respawned(self, worker: Worker) -> None:
+        cause = worker.ended_for or self._why(worker)
+        self._ended(cause, worker.calls_served, now_ns() - worker.born_ns, serving=worker.call is not None)
+
+    async def _bury(self, worker: Worker) -> None:
+        """Nobody needs it any more: slot, descriptors, groups and directories go."""
+        self._killer.unregister(worker.slot)
         self._table.close_slot(worker.slot)
         self._slots.append(worker.slot)
         worker.close()
-        self._ended(cause, worker.calls_served, now_ns() - worker.born_ns, serving)
         await self._clean(worker.group, worker.scratch)
 
     def _why(self, worker: Worker) -> Cause:

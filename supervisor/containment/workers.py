@@ -59,6 +59,7 @@ class Worker:
         self.reaped: Reaped | None = None
         self.was_reaped = trio.Event()
         self.is_gone = trio.Event()
+        self.gone_ns = 0
         self.ended_for: Cause | None = None
         self.ready: WorkerReady | None = None
         self.shot_ns = 0
@@ -168,6 +169,7 @@ class Worker:
     async def wait_gone(self) -> None:
         """Wait until no process of the worker is left, then set `is_gone`. For one waiter: the pool."""
         await trio.lowlevel.wait_readable(self.pidfd)
+        self.gone_ns = now_ns()
         self.is_gone.set()
 
     def gone(self) -> bool:

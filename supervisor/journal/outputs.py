@@ -7,10 +7,12 @@ Python tool prints into its worker's standing file, which a call that printed ad
 
 from __future__ import annotations
 
+import array
 import contextlib
 import fcntl
 import os
 import shutil
+import termios
 from collections.abc import Iterator
 
 PIPE_BYTES = 1 << 20
@@ -49,8 +51,14 @@ class Stream:
         os.close(self.write_end)
         self.write_end = -1
 
+    def waiting(self) -> int:
+        """Bytes that are still in the pipe."""
+        found = array.array("i", [0])
+        fcntl.ioctl(self.read_end, termios.FIONREAD, found)
+        return found[0]
+
     def drain(self, limit: int) -> int:
-        """After the confirmed death: move what is still in the pipe; the file's size. Runs in a thread."""
+        """After the confirmed death: move what is still in the pipe; the file's size. A large rest wants a thread."""
         size = os.fstat(self.raw).st_size
         with contextlib.suppress(BlockingIOError):
             while size < limit:
