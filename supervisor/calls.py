@@ -170,6 +170,8 @@ class Calls:
         except OSError as error:  # no descriptor, no disk: this call was not delivered
             text = f"no place for its output: {error.strerror}"
             self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, Reason.OVERLOADED, now_ns(), text))
+            if worker.renew_output:  # a tool has seen to it that this worker gets no output file: no other call's fault
+                self.pools[worker.flavour].retire(worker, Cause.PLANNED)
             return False
         worker.call, call.worker = call, worker
         self._feed(call, machine.Placed(now_ns()))

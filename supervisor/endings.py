@@ -7,6 +7,7 @@ call, happens in the first.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 
@@ -17,7 +18,7 @@ from protocol._outcomes import CallResult, Notice, Status
 from supervisor.containment.workers import Worker
 from supervisor.core.output import view_of
 from supervisor.core.results import output_info
-from supervisor.journal.outputs import OutputStore, edges
+from supervisor.journal.outputs import OutputStore, edges, read_range
 from supervisor.journal.results import ResultStore
 from supervisor.live_call import LiveCall
 
@@ -41,8 +42,8 @@ class Endings:
             call.streams = self._outputs.open_streams(call.id, judged.split_streams)
             return [descriptor for stream in call.streams for descriptor in stream.passed()]
         if worker.renew_output:
-            worker.renew_output = False
             worker.scratch.renew_output()
+            worker.renew_output = False
             return [worker.scratch.output]
         return []
 
@@ -66,8 +67,9 @@ class Endings:
     def _take(self, call: LiveCall, worker: Worker, result: CallResult) -> bool:
         printed = self._take_printed(call, worker, result)
         if result.status in _KEEP_WORK and not worker.scratch.work_is_empty():
-            result.workdir = self._outputs.keep_work(worker.scratch.work, call.id)
-            call.files.append(result.workdir)
+            with contextlib.suppress(OSError):  # whatever a tool did to its directory must not cost its output
+                result.workdir = self._outputs.keep_work(worker.scratch.work, call.id)
+                call.files.append(result.workdir)
         if not call.streams:
             return printed == 0 or (printed <= _INLINE_BYTES and self._show(call, result, result.output.path or ""))
         if result.status in _KEEP_WORK:
@@ -87,6 +89,7 @@ class Endings:
 
     def _lose(self, call: LiveCall, result: CallResult, error: OSError) -> None:
         """The disk failed us after the call: its outcome stands, what is missing is said."""
+        call.files += [stream.path for stream in call.streams]  # whatever lies there goes with the result
         self._outputs.close_streams(call.streams)
         call.streams = []
         text = f"its output could not be kept whole: {error.strerror or error}"
@@ -112,8 +115,8 @@ class Endings:
             return 0
         size = worker.scratch.output_bytes()
         if size:
+            worker.renew_output = True  # before the move, which a tool may have made impossible: the next call needs one
             path = self._outputs.adopt(worker.scratch.output_path, call.id)
-            worker.renew_output = True
             call.files.append(path)
             result.output = output_info([("both", size, path)], size > call.judged.output_limit, "")
         return size
@@ -140,7 +143,7 @@ class Endings:
         """Make the view and the digest from bounded ends of the raw file. Blocks for at most a few milliseconds."""
         head, tail, size = edges(path)
         if size <= _HASHED_BYTES:
-            whole = head if not tail and size == len(head) else _whole(path)
+            whole = head if not tail and size == len(head) else read_range(path, 0, size)
             result.output.sha256 = hashlib.sha256(whole).hexdigest()
         result.output.view = view_of(head, tail, size, path, result.output.sha256)
         return True
@@ -152,8 +155,3 @@ class Endings:
         paths, self._to_remove = self._to_remove, []
         for path in paths:
             await trio.to_thread.run_sync(self._outputs.discard, path)
-
-
-def _whole(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()

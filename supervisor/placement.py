@@ -42,7 +42,7 @@ class Placement:
     def idle(self, worker: Worker) -> None:
         """A worker is free: the first call that waits for its flavour gets it, else its pool keeps it."""
         pool, waiting = self.pools[worker.flavour], self._waiting.get(worker.flavour)
-        while waiting and self._killer.armed:
+        while waiting and self._killer.armed and not worker.ended_for:
             call = waiting.popleft()
             pool.want(len(waiting))
             if call.machine.state is State.WAITING and self._place(call, worker):

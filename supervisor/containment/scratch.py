@@ -36,11 +36,12 @@ class Scratch:
         return os.path.join(self.path, "out")
 
     def renew_output(self) -> None:
-        """Make a new standing output file; the old one has been moved away by who adopted it."""
-        if self.output >= 0:
-            os.close(self.output)
+        """Make a new standing output file; the old one has been moved away by who adopted it. Raises OSError, and then
+        the old descriptor is still what it was."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self.output = os.open(self.output_path, flags, 0o600)
+        fresh = os.open(self.output_path, flags, 0o600)
+        self.close()
+        self.output = fresh
 
     def output_bytes(self) -> int:
         """What the running call has printed."""
@@ -48,12 +49,20 @@ class Scratch:
 
     def work_touched(self) -> bool:
         """Whether anything was ever made in the work directory (a removed file counts: its name may be known)."""
-        return os.stat(self.work).st_mtime_ns != self._mtime_ns
+        try:
+            return os.stat(self.work).st_mtime_ns != self._mtime_ns
+        except OSError:  # a tool has moved or removed it
+            return True
 
     def work_is_empty(self) -> bool:
-        """Whether the work directory holds nothing that is worth keeping."""
-        with os.scandir(self.work) as entries:
-            return next(entries, None) is None
+        """Whether the work directory holds nothing that is worth keeping. One that cannot be looked into may."""
+        try:
+            with os.scandir(self.work) as entries:
+                return next(entries, None) is None
+        except PermissionError:
+            return False
+        except OSError:  # a tool has moved or removed it
+            return True
 
     def close(self) -> None:
         """Give up our descriptor; the directories stay."""

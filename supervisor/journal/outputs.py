@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import termios
 from collections.abc import Iterator
 
@@ -60,7 +62,7 @@ class Stream:
     def drain(self, limit: int) -> int:
         """After the confirmed death: move what is still in the pipe; the file's size. A large rest wants a thread."""
         size = os.fstat(self.raw).st_size
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # nothing there, or a full disk: what is in the file stays worth having
             while size < limit:
                 moved = os.splice(self.read_end, self.raw, min(_DRAIN_BYTES, limit - size), offset_dst=size)
                 if not moved:
@@ -121,7 +123,7 @@ class OutputStore:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
         else:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # gone, or a tool or a failing disk holds it: no reason to end
                 os.unlink(path)
 
     def _path(self, call: str, name: str) -> str:
@@ -131,7 +133,7 @@ class OutputStore:
 def edges(path: str) -> tuple[bytes, bytes, int]:
     """(first bytes, last bytes, size) of a raw file, each end at most ``EDGE_BYTES``; the last are empty when the first
     are all."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = _open_regular(path)
     try:
         size = os.fstat(descriptor).st_size
         if size <= 2 * EDGE_BYTES:
@@ -142,15 +144,25 @@ def edges(path: str) -> tuple[bytes, bytes, int]:
 
 
 def read_range(path: str, offset: int, limit: int) -> bytes:
-    """Raw bytes for a reader that follows an output; empty past the end, and when the file has been removed."""
+    """Raw bytes for a reader that follows an output; empty past the end, and when no such file is there any more."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = _open_regular(path)
+    except OSError:
         return b""
     try:
         return os.pread(descriptor, limit, offset)
     finally:
         os.close(descriptor)
+
+
+def _open_regular(path: str) -> int:
+    """A descriptor to read from. Raises OSError for all but a regular file: these lie where tools of our uid may write,
+    and the open of a FIFO that one of them has put in a file's place would block the daemon for ever (fifo(7))."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file any more")
+    return descriptor
 
 
 def _read_at(descriptor: int, offset: int, size: int) -> bytes:
