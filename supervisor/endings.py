@@ -115,7 +115,7 @@ class Endings:
             return 0
         size = worker.scratch.output_bytes()
         if size:
-            worker.renew_output = True  # before the move, which a tool may have made impossible: the next call needs one
+            worker.renew_output = True  # also when a tool has made the move impossible
             path = self._outputs.adopt(worker.scratch.output_path, call.id)
             call.files.append(path)
             result.output = output_info([("both", size, path)], size > call.judged.output_limit, "")

@@ -1,0 +1,73 @@
+"""Tools that turn on the daemon itself: it goes on, answers everybody once, and no other call pays for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deadlined import Client
+from tests.contract.conftest import TestedDaemon
+
+pytestmark = pytest.mark.contract
+
+CONFIG = (
+    f'[daemon]\nspares = 1\nin_flight = 1\n[tool.plain]\nkind = "python"\nmodule = "hostile_tools"\n'
+    f'path = ["{os.path.dirname(__file__)}"]\n'
+)
+
+
+@pytest.fixture
+def client(start_daemon: Callable[..., TestedDaemon]) -> Iterator[Client]:
+    """Of a daemon that uses one worker again and again."""
+    with Client(start_daemon(CONFIG).socket) as client:
+        yield client
+
+
+def goes_on(client: Client) -> None:
+    for _ in range(3):
+        result = client.call("plain", {"text": "hi"}, deadline_ms=20_000)
+        assert (result.status, result.content, result.output.bytes, result.notices) == ("ok", "plain", 2, [])
+
+
+@pytest.mark.parametrize("name", ["put_a_fifo_in_place_of_the_output", "remove_the_output"])
+def test_an_output_that_a_tool_took_away_is_said_to_be_lost_and_blocks_nothing(client, name):
+    handle = client.submit(name, deadline_ms=20_000)
+    result = handle.wait()
+    assert (result.status, [notice.detector for notice in result.notices]) == ("ok", ["output_lost"])
+    assert list(handle.output()) == []
+    goes_on(client)
+
+
+def test_a_work_directory_that_a_forged_answer_left_elsewhere_ends_nobody(client):
+    assert client.call("move_the_directory_and_forge", deadline_ms=20_000).content == "forged"
+    goes_on(client)
+
+
+def test_a_worker_that_can_be_given_no_output_file_costs_one_call_at_most(client):
+    assert client.call("occupy_the_output_and_forge", deadline_ms=20_000).content == "forged"
+    first = client.call("plain", deadline_ms=20_000)
+    assert (first.status, first.reason, first.retryable) in [
+        ("not_executed", "overloaded", True),
+        ("ok", None, False),
+    ]
+    goes_on(client)
+
+
+def test_what_a_command_wrote_is_kept_when_it_removed_its_directory(client):
+    script = 'echo important; rmdir "$PWD"; sleep 1000'
+    result = client.call("shell", {"argv": ["sh", "-c", script]}, deadline_ms=1_000)
+    assert (result.status, result.output.view, result.notices) == ("killed", "important\n", [])
+    goes_on(client)
+
+
+def test_a_raw_file_replaced_by_a_fifo_blocks_nobody(client):
+    """A tool of the daemon's uid finds the raw files; the result of this call suffers, nobody else's."""
+    handle = client.submit("shell", {"argv": ["sh", "-c", "read line; echo x"], "stdin": "x\n"}, deadline_ms=20_000)
+    assert handle.wait().status == "ok"
+    path = handle.wait().output.path
+    os.unlink(path)
+    os.mkfifo(path)
+    assert list(handle.output()) == []
+    goes_on(client)
