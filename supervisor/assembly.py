@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.pool import Pool, PoolSettings
 from supervisor.containment.second_line import SecondLine
+from supervisor.containment.slots import Slots
 from supervisor.containment.table import DeadlineTable
 from supervisor.containment.zygote import ZygoteLink
 from supervisor.core.admission import Admission
@@ -71,7 +71,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
-    numbers, slots, breaker = itertools.count(1), deque(range(table.slots)), pool_breaker(RespawnSettings())
+    numbers, slots, breaker = itertools.count(1), Slots(table.slots), pool_breaker(RespawnSettings())
 
     def make_pool(flavour: str, zygote: str, limits: Limits, spares: int) -> Pool:
         pool = Pool(
@@ -89,6 +89,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
             calls,
         )
         zygotes[zygote].on_reaped.append(pool.reaped)
+        zygotes[zygote].on_lost.append(pool.zygote_lost)
         calls.pools[flavour] = pool
         return pool
 

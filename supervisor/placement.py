@@ -25,6 +25,7 @@ class Placement:
         self._killer, self._place = killer, place
         self._waiting: dict[str, deque[LiveCall]] = {}
         self.pools: dict[str, Pool] = {}
+        self._cramped = False
 
     def grant(self, call: LiveCall) -> None:
         """The call may run now."""
@@ -38,6 +39,7 @@ class Placement:
         waiting = self._waiting.setdefault(call.judged.flavour, deque())
         waiting.append(call)
         pool.want(len(waiting))
+        self._make_room()
 
     def idle(self, worker: Worker) -> None:
         """A worker is free: the first call that waits for its flavour gets it, else its pool keeps it."""
@@ -48,6 +50,15 @@ class Placement:
             if call.machine.state is State.WAITING and self._place(call, worker):
                 return
         pool.keep(worker)
+        if self._cramped:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """While a line is not served because others have every slot, an idle worker goes, of the flavour with most."""
+        cramped = [flavour for flavour, waiting in self._waiting.items() if waiting and self.pools[flavour].cramped]
+        self._cramped = bool(cramped)
+        for _ in cramped:
+            max(self.pools.values(), key=lambda pool: len(pool.idle)).give_up_one()
 
     def release(self, call: LiveCall, claims_reusable: bool) -> None:
         """The call's worker has answered. It serves again when it has proven that nothing is left in it, and when the
@@ -56,7 +67,8 @@ class Placement:
         assert worker is not None
         worker.call = None
         harmless = contract.kind == "command" or contract.read_only or contract.reusable
-        if claims_reusable and harmless and not contract.fresh and not worker.scratch.work_touched():
+        may = claims_reusable and harmless and not contract.fresh and not worker.ended_for
+        if may and not worker.scratch.work_touched():
             self.idle(worker)
         else:
             self.pools[worker.flavour].retire(worker, Cause.PLANNED)

@@ -6,7 +6,6 @@ nothing. A killer lost while the daemon is stopped is a double fault and not pro
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 from collections import deque
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 import trio
 
-from supervisor.containment.descriptors import send_all_with
+from supervisor.containment.descriptors import send_with
 from supervisor.containment.launch import Helper, launch
 from supervisor.containment.table import DeadlineTable
 
@@ -51,21 +50,28 @@ class KillerLink:
         self.losses = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a killer running until cancelled; the first one is launched before this reports started."""
-        report = task_status
+        """Keep a killer running until cancelled; the first one is launched before this reports started, and raises
+        OSError if it cannot be. A later one is tried again and again; the second line stands in for it."""
         try:
+            self._start()
+            task_status.started()
             while True:
-                self._start()
-                report.started()
-                report = trio.TASK_STATUS_IGNORED
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
                     await self._listen()
                     nursery.cancel_scope.cancel()
-                self._lost()
-                await trio.sleep(_PAUSE_S * min(self.losses - 1, 20))
+                await self._restart()
         finally:
             self._close()
+
+    async def _restart(self) -> None:
+        self._lost()
+        while self._socket is None:
+            await trio.sleep(_PAUSE_S * min(self.losses - 1, 20))
+            try:
+                self._start()
+            except OSError:  # no process or no descriptor to be had at the moment
+                self._lost()
 
     async def register(self, slot: int, generation: int, pidfd: int, cgroup_kill: int | None) -> None:
         """Tell the killer whom a slot stands for; returns when it has acknowledged. Both descriptors stay ours.
@@ -90,11 +96,10 @@ class KillerLink:
         return self._helper.pid if self._helper else None
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
         with theirs:
             self._helper = launch("killer", [theirs.fileno(), self._table.memory, self._table.bell])
-        ours.setblocking(False)
-        self._socket = ours
         for slot, entry in self._registered.items():
             if entry.acknowledged.is_set():
                 entry.acknowledged = trio.Event()
@@ -107,13 +112,20 @@ class KillerLink:
         while True:
             await self._mail.wait()
             while self._posted:
-                slot = self._posted.popleft()
-                entry = self._registered.get(slot)
-                generation = entry.generation if entry else _UNREGISTER
-                descriptors = entry.descriptors() if entry else ()
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_listen` sees the end
-                    await send_all_with(self._socket, _MESSAGE.pack(slot, generation), descriptors)
+                try:
+                    self._send(self._socket, self._posted[0])
+                except BlockingIOError:  # and then what is registered for the slot may be another
+                    await trio.lowlevel.wait_writable(self._socket)
+                    continue
+                except OSError:  # `_listen` sees the end; a worker that could not be registered is given up in time
+                    pass
+                self._posted.popleft()
             self._mail = trio.Event()
+
+    def _send(self, link: socket.socket, slot: int) -> None:
+        entry = self._registered.get(slot)
+        generation = entry.generation if entry else _UNREGISTER
+        send_with(link, _MESSAGE.pack(slot, generation), entry.descriptors() if entry else ())
 
     async def _listen(self) -> None:
         assert self._socket is not None

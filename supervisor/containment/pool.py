@@ -6,10 +6,11 @@ respawn machine's decision; what a call makes of its worker's end is `calls.py`'
 
 from __future__ import annotations
 
+import os
 import random
 import socket
-from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from supervisor.containment.cgroups import ControlGroups, WorkerGroup
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.scratch import Scratch
 from supervisor.containment.second_line import SecondLine
+from supervisor.containment.slots import Slots
 from supervisor.containment.table import DeadlineTable
 from supervisor.containment.workers import Worker
 from supervisor.containment.zygote import SpawnError, ZygoteLink
@@ -78,7 +80,7 @@ class Pool:
         groups: ControlGroups,
         scratch_parent: str,
         numbers: Iterator[int],
-        slots: deque[int],
+        slots: Slots,
         respawn: Respawn,
         audience: Audience,
     ) -> None:
@@ -86,6 +88,7 @@ class Pool:
         self._zygote, self._killer, self._table, self._second_line = zygote, killer, table, second_line
         self._groups, self._scratch_parent = groups, scratch_parent
         self._numbers, self._slots = numbers, slots
+        slots.on_free.append(self._refill)
         self._respawn, self._audience = respawn, audience
         self._nursery: trio.Nursery | None = None
         self._need = trio.Event()
@@ -112,6 +115,7 @@ class Pool:
     def want(self, calls: int) -> None:
         """So many calls wait for a worker of this flavour."""
         self.wanted = calls
+        self._slots.claim(self.flavour, calls)
         self._refill()
 
     def keep(self, worker: Worker) -> None:
@@ -121,9 +125,18 @@ class Pool:
 
     def retire(self, worker: Worker, cause: Cause) -> None:
         """End a worker that serves nobody. The same act as every other end: its deadline is now."""
-        if not worker.ended_for:
-            worker.ended_for = cause
-            self.end_at(worker, now_ns())
+        worker.ended_for = worker.ended_for or cause
+        self.end_at(worker, now_ns())  # again, if its end was decided before: an answer may have disarmed it since
+
+    @property
+    def cramped(self) -> bool:
+        """Whether calls wait for workers that cannot be started, because others have every slot."""
+        return self.wanted > self.starting and not self._slots.open_to(self.flavour) and not self.idle
+
+    def give_up_one(self) -> None:
+        """End the longest idle worker, if there is one: another flavour's call needs its slot."""
+        if self.idle:
+            self.retire(self.idle.pop(0), Cause.PLANNED)
 
     def end_at(self, worker: Worker, at_ns: int, term_ns: int = 0) -> None:
         """Let the killer end a worker at an instant; the second line stands behind it."""
@@ -136,6 +149,12 @@ class Pool:
         if worker is not None:
             worker.reaped = message
             worker.was_reaped.set()
+
+    def zygote_lost(self) -> None:
+        """The zygote died, and with it all its workers: one loss, which it answers for itself, and not one of each."""
+        self.idle.clear()
+        for worker in self.alive.values():
+            worker.ended_for = worker.ended_for or Cause.PLANNED
 
     @property
     def unconfirmed(self) -> int:
@@ -161,7 +180,7 @@ class Pool:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             if describe:
-                await nursery.start(self._live, True)
+                await nursery.start(self._live, self._slots.take(), True)
             nursery.start_soon(self._retire_idle)
             task_status.started()
             while True:
@@ -188,7 +207,11 @@ class Pool:
         if self.closing:
             return 0
         target = min(self.settings.most, len(self.alive) - len(self.idle) + self.wanted + self.settings.spares)
-        return min(target - len(self.alive) - self.starting, _STARTING_AT_ONCE - self.starting, len(self._slots))
+        return min(
+            target - len(self.alive) - self.starting,
+            _STARTING_AT_ONCE - self.starting,
+            self._slots.open_to(self.flavour),
+        )
 
     def _start_some(self) -> None:
         assert self._nursery is not None
@@ -196,8 +219,9 @@ class Pool:
             if not self._respawn.may_spawn(now_ns()):
                 self._nursery.start_soon(self._look_again)
                 return
-            self._nursery.start_soon(self._live, False)
-            self.starting += 1  # before the task runs, or the next round would start the same one again
+            # Counted and given its slot before the task runs, or the next round would start the same one again.
+            self._nursery.start_soon(self._live, self._slots.take(), False)
+            self.starting += 1
 
     async def _look_again(self) -> None:
         """Wait until the respawn machine may answer otherwise."""
@@ -206,12 +230,15 @@ class Pool:
             await trio.sleep(max(0, at - now_ns()) / 1e9)
             self._need.set()
 
-    async def _live(self, describe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _live(
+        self, slot: int, describe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """One worker's life, from spawn to the removal of its last trace."""
         self.starting += describe
         try:
-            worker = await self._spawn(describe)
+            worker = await self._spawn(slot, describe)
         except SpawnError:
+            self._slots.give(slot)
             if describe:
                 raise
             self._ended(Cause.START_FAILURE)
@@ -227,27 +254,31 @@ class Pool:
         if describe and worker.ready is None:
             raise SpawnError("start_failure", "the first worker ended before it was ready; its reason stands above")
 
-    async def _spawn(self, describe: bool) -> Worker:
-        number, slot = next(self._numbers), self._slots.popleft()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        group, scratch = WorkerGroup(), None
+    async def _spawn(self, slot: int, describe: bool) -> Worker:
+        """A worker that is on its way. Raises SpawnError, and then nothing of it is left but the slot."""
+        number, group, scratch = next(self._numbers), WorkerGroup(), None
+        held = ExitStack()
         try:
+            ours, theirs = map(held.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
             with theirs:
                 group = self._groups.group_for(number, self.settings.limits)
                 scratch = Scratch(self._scratch_parent, number)
                 request = self._request(number, scratch, group, describe)
                 _pid, pidfd = await self._zygote.spawn(request, [theirs.fileno(), *group.joins])
+            held.callback(os.close, pidfd)  # closed with the socket: a worker that nobody knows ends by itself
+            ours.setblocking(False)
+            worker = Worker(
+                number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit
+            )
+            held.pop_all()
         except (SpawnError, OSError) as error:
-            ours.close()
-            self._slots.append(slot)
+            held.close()
             await self._clean(group, scratch)
             if isinstance(error, OSError):
                 raise SpawnError("start_failure", str(error)) from error
             raise
         finally:
             group.close_joins()
-        ours.setblocking(False)
-        worker = Worker(number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit)
         self.alive[number] = worker
         if self.closing:
             worker.ended_for = Cause.PLANNED
@@ -292,6 +323,8 @@ class Pool:
             self._audience.heard(worker, message)
             return
         worker.ready = message
+        if worker.ended_for:  # it is being ended already: to disarm it now would let it live
+            return
         self._respawn.on_ready(now_ns())
         self._table.disarm(worker.slot)
         if message.tools is not None:
@@ -320,7 +353,7 @@ class Pool:
         """Nobody needs it any more: slot, descriptors, groups and directories go."""
         self._killer.unregister(worker.slot)
         self._table.close_slot(worker.slot)
-        self._slots.append(worker.slot)
+        self._slots.give(worker.slot)
         worker.close()
         await self._clean(worker.group, worker.scratch)
 

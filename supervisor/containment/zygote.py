@@ -6,6 +6,7 @@ here but the link; the workers' own pidfds tell the rest.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -21,6 +22,7 @@ from supervisor.containment.descriptors import receive_with, send_all_with
 from supervisor.containment.launch import Helper, launch
 
 _START_BUDGET_S = 30.0
+_PAUSE_S = 0.05
 _DATAGRAM = 65_536
 _EXIT_CONFIGURATION = 78
 """What `toolworkers._zygote` exits with when a tool cannot be loaded (EX_CONFIG of sysexits.h)."""
@@ -35,11 +37,13 @@ class SpawnError(Exception):
 
 
 class ZygoteLink:
-    """One flavour of zygote. Who stands in ``on_reaped`` hears each wait status it reports."""
+    """One flavour of zygote. Who stands in ``on_reaped`` hears each wait status it reports, who stands in ``on_lost``
+    that it died, and every worker of it with it."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = json.dumps(options)
         self.on_reaped: list[Callable[[Reaped], None]] = []
+        self.on_lost: list[Callable[[], None]] = []
         self._codec = codecs.daemon_to_zygote()
         self._helper: Helper | None = None
         self._socket: socket.socket | None = None
@@ -49,19 +53,26 @@ class ZygoteLink:
         self.losses = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a zygote running until cancelled; raises SpawnError when the first one cannot live on this host."""
-        report = task_status
+        """Keep a zygote running until cancelled; raises SpawnError when the first one cannot live on this host. A later
+        one is tried again and again: a zygote that dies while it starts is no reason for the daemon to end."""
         try:
+            await self._start()
+            task_status.started()
             while True:
-                await self._start()
-                report.started()
-                report = trio.TASK_STATUS_IGNORED
                 await self._listen()
-                self.losses += 1
                 self._close("zygote_lost", "the zygote died; another is being started")
-                await trio.sleep(0.05 * min(self.losses, 20))
+                for tell in self.on_lost:
+                    tell()
+                await self._restart()
         finally:
             self._close("shutdown", "the daemon is stopping")
+
+    async def _restart(self) -> None:
+        while self._socket is None:
+            self.losses += 1
+            await trio.sleep(_PAUSE_S * min(self.losses, 20))
+            with contextlib.suppress(SpawnError):
+                await self._start()
 
     async def spawn(self, request: Spawn, descriptors: Sequence[int]) -> tuple[int, int]:
         """Ask for a worker; returns (its pid in the zygote's namespace, its pidfd, now ours). Raises SpawnError."""
@@ -71,7 +82,7 @@ class ZygoteLink:
         try:
             await send_all_with(self._socket, self._codec.pack(request), descriptors)
             await answered.wait()
-        except OSError as error:
+        except (OSError, trio.ClosedResourceError) as error:
             raise SpawnError("zygote_lost", "the zygote does not listen") from error
         finally:
             self._asked.pop(request.worker, None)
@@ -86,26 +97,42 @@ class ZygoteLink:
         return self._helper.pid if self._helper else None
 
     async def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Not on the command line: that is everybody's to read in /proc, and the options hold the environment.
-        with theirs, open(os.memfd_create("options", os.MFD_CLOEXEC), "w+", encoding="utf-8") as options:
-            options.write(self._options)
-            options.flush()
-            self._helper = launch("zygote", [theirs.fileno(), options.fileno()])
-        ours.setblocking(False)
-        self._socket = ours
-        message: FromZygote | None = ZygoteReady(0, userns=False)
-        with trio.move_on_after(_START_BUDGET_S):
-            await trio.lowlevel.wait_readable(ours)
-            message = self._receive()
-            if isinstance(message, ZygoteReady):
-                self.ready = message
-                return
+        try:
+            self._launch()
+        except OSError as error:  # no descriptor, no process, no memory to be had
+            self._close("start_failure", "the zygote did not start")
+            raise SpawnError("start_failure", f"the zygote could not be started: {error.strerror}") from error
+        message = await self._first_word()
+        if isinstance(message, ZygoteReady):
+            self.ready = message
+            return
         code = self._helper.reap() if message is None and self._helper is not None else None
         self._close("start_failure", "the zygote did not start")
         if code == _EXIT_CONFIGURATION:
             raise SpawnError("configuration", "the configured tools cannot be loaded; the reason stands above")
         raise SpawnError("start_failure", "the zygote did not start; its reason stands above")
+
+    def _launch(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        # Not on the command line: that is everybody's to read in /proc, and the options hold the environment.
+        with theirs, open(os.memfd_create("options", os.MFD_CLOEXEC), "w+", encoding="utf-8") as options:
+            options.write(self._options)
+            options.flush()
+            self._helper = launch("zygote", [theirs.fileno(), options.fileno()])
+
+    async def _first_word(self) -> FromZygote | str | None:
+        """ZygoteReady, anything else that it is not, or None: it has ended."""
+        assert self._socket is not None
+        with trio.move_on_after(_START_BUDGET_S):
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return self._receive()
+            except RemoteProtocolError as error:
+                return str(error)
+            except OSError:  # reset: it ended before it had read what it was asked already
+                return None
+        return "nothing"
 
     async def _listen(self) -> None:
         assert self._socket is not None
@@ -140,6 +167,8 @@ class ZygoteLink:
             for descriptor in descriptors:
                 os.close(descriptor)
             return
+        if isinstance(message, Spawned) and not descriptors:  # no descriptor was free here (recvmsg(2), MSG_CTRUNC)
+            message = SpawnFailed(message.worker, "descriptors", "no descriptor is free for a worker's pidfd")
         self._answered[message.worker] = (message, descriptors[0]) if isinstance(message, Spawned) else message
         asked.set()
 
@@ -148,6 +177,7 @@ class ZygoteLink:
             self._answered[worker] = SpawnFailed(worker, code, message)
             asked.set()
         if self._socket is not None:
+            trio.lowlevel.notify_closing(self._socket)  # who waits to write to it learns that it is gone
             self._socket.close()
             self._socket = None
         if self._helper is not None:
