@@ -32,7 +32,7 @@ from supervisor.containment.probe import ProbeFailed, prove
 from supervisor.containment.zygote import SpawnError
 from supervisor.doors.unix import DoorError, SocketTakenError, open_socket
 from supervisor.logs import open_log
-from supervisor.runtime import StateDirectory, StateError, protect_self
+from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
 from supervisor.zygote_options import BARE
 
 if TYPE_CHECKING:
@@ -51,13 +51,14 @@ def main(config_path: str | None, socket_path: str | None, as_json: bool = False
     try:
         config = load(config_path)
         path = find_socket(socket_path or config.daemon.socket)
+        reserve_descriptors(config.daemon.clients, config.daemon.in_flight + config.daemon.spares)
         with open_socket(path, config.daemon.allow_gids) as listener:
             return trio.run(Daemon(config, path, open_log(), as_json).run, listener)
     except SocketTakenError as error:
         return _fail(EXIT_TAKEN, str(error))
     except (ConfigError, PlaceError) as error:
         return _fail(EXIT_USAGE, str(error))
-    except (DoorError, StateError) as error:
+    except (DoorError, StateError, TooFewDescriptorsError) as error:
         return _fail(EXIT_FAILED, str(error))
 
 

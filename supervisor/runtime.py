@@ -6,14 +6,40 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import resource
 import shutil
 
 _PR_SET_DUMPABLE = 4
+LEAST_DESCRIPTORS = 640
+"""Without so many nothing works: a worker moves its own out of the way of the tool's, to 512 and above."""
+_OWN_DESCRIPTORS = 128
+_DESCRIPTORS_OF_WORKER = 10
+"""Socket, pidfd, group, standing file; while a command runs, two pipes and two raw files as well."""
 _LOCK = ".lock"
 
 
 class StateError(Exception):
     """The state directory cannot be used; the text says why."""
+
+
+class TooFewDescriptorsError(Exception):
+    """This process may not open as many files as a daemon needs; the text has the numbers."""
+
+
+def reserve_descriptors(clients: int, workers: int) -> int:
+    """Raise the soft RLIMIT_NOFILE as far as so many clients and workers can need, where the hard one lets us.
+
+    Returns the limit that holds now. Raises TooFewDescriptorsError when not even one worker would have room.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OWN_DESCRIPTORS + clients + _DESCRIPTORS_OF_WORKER * workers
+    reached = max(soft, min(wanted, hard))
+    if reached < LEAST_DESCRIPTORS:
+        raise TooFewDescriptorsError(
+            f"only {reached} files may be open here, at least {LEAST_DESCRIPTORS} are needed; raise `ulimit -Hn`"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (reached, hard))
+    return reached
 
 
 def protect_self() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 
 import pytest
 
-from supervisor.runtime import StateDirectory, StateError
+from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, reserve_descriptors
 
 
 def test_the_directory_is_private_and_leaves_no_trace(tmp_path):
@@ -45,3 +46,32 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="file"):
         StateDirectory(str(tmp_path / "file"), "a").open()
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """RLIMIT_NOFILE as a pair that a test sets and reads, instead of this process's own."""
+    held = [1024, 4096]
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: tuple(held))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, pair: held.__setitem__(slice(None), pair))
+    return held
+
+
+def test_room_is_made_for_every_client_and_worker(limits):
+    assert reserve_descriptors(clients=1000, workers=66) == 1788
+    assert limits == [1788, 4096]
+
+
+def test_a_soft_limit_that_is_enough_stays(limits):
+    assert reserve_descriptors(clients=1, workers=1) == 1024
+    assert limits == [1024, 4096]
+
+
+def test_a_hard_limit_bounds_what_is_reserved(limits):
+    assert reserve_descriptors(clients=60_000, workers=1) == 4096
+
+
+def test_too_few_descriptors_are_refused_with_both_numbers(limits):
+    limits[:] = [100, 200]
+    with pytest.raises(TooFewDescriptorsError, match=r"only 200 files.*at least 640"):
+        reserve_descriptors(clients=256, workers=66)
