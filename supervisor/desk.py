@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from supervisor.health import Health
 
 _CHUNK = 256 << 10
+_WAITS = 1_024
 
 
 class Asker(Protocol):
-    """Whoever asks: a door's asker. ``attached``: its calls by request id, which end with it."""
+    """Whoever asks, at a door. ``attached``: its calls by request id, which end with it. ``awaited``: those that it only
+    waits for."""
 
     uid: int
     attached: dict[int, LiveCall]
+    awaited: dict[int, LiveCall]
 
     def say(self, message: cm.FromDaemon) -> None:
         """Send an answer, now and without waiting."""
@@ -72,8 +75,17 @@ class Desk:
             case _:
                 assert_never(message)
 
-    def disconnected(self, call: LiveCall) -> None:
-        """A client that held a call has gone. The call ends with its last one, unless somebody detached it."""
+    def left(self, asker: Asker) -> None:
+        """An asker is gone: nobody need tell it anything, and the calls that it held may end with it."""
+        for request, call in asker.awaited.items():
+            call.watchers.pop((asker, request), None)
+        for call in list(asker.attached.values()):
+            self._let_go(call)
+        asker.awaited.clear()
+        asker.attached.clear()
+
+    def _let_go(self, call: LiveCall) -> None:
+        """A call ends with the last client that held it, unless somebody detached it."""
         call.holders -= 1
         if call.holders <= 0 and not call.detached:
             self._calls.end(call, Status.CANCELLED, Reason.DISCONNECT, "its client disconnected")
@@ -106,13 +118,19 @@ class Desk:
             left = remaining_ms(call.judged.deadline_ns, now_ns())
             asker.say(cm.Pending(wait.id, call.id, left))
             return
+        if len(asker.awaited) >= _WAITS:
+            text = f"at most {_WAITS} waits at a time on one connection"
+            asker.say(cm.Failed(wait.id, ErrorInfo(ErrorClass.OVERLOADED, "overloaded", text)))
+            return
+        if isinstance(call, LiveCall) and call.result is None:
+            asker.awaited[wait.id] = call
         self._tell_when_settled(asker, wait.id, call)
 
     def _tell_when_settled(self, asker: Asker, request: int, call: LiveCall | KeptCall) -> None:
         if call.result is not None:
             asker.settled(request, call.result)
         elif isinstance(call, LiveCall):
-            call.watchers.append(lambda result: asker.settled(request, result))
+            call.watchers[asker, request] = lambda result: asker.settled(request, result)
 
     def _cancel(self, asker: Asker, cancel: cm.Cancel) -> None:
         call: LiveCall | KeptCall | None

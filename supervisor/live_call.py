@@ -49,7 +49,8 @@ class LiveCall:
         self.streams: list[Stream] = []
         self.descriptors: list[int] = []
         self.output_bytes = 0
-        self.watchers: list[Watcher] = []
+        self.watchers: dict[tuple[object, int], Watcher] = {}
+        """By who asked and under which of its numbers, so that one who leaves can be forgotten."""
         self.result: CallResult | None = None
         self.files: list[str] = []
         self.holders = 0
@@ -64,6 +65,6 @@ class LiveCall:
     def tell(self, result: CallResult) -> None:
         """It has settled: every watcher hears it once."""
         self.result = result
-        watchers, self.watchers = self.watchers, []
-        for watcher in watchers:
+        watchers, self.watchers = self.watchers, {}
+        for watcher in watchers.values():
             watcher(result)

@@ -54,6 +54,7 @@ class Connection:
     def __init__(self, sock: socket.socket, uid: int, desk: Desk, limits: DoorLimits, end_of_round: EndOfRound) -> None:
         self.uid = uid
         self.attached: dict[int, LiveCall] = {}
+        self.awaited: dict[int, LiveCall] = {}
         self._socket, self._desk, self._limits = sock, desk, limits
         self._link = ClientLink(Speaker.DAEMON)
         self._codec = _MSGPACK
@@ -61,9 +62,12 @@ class Connection:
         self._codec_known = False
         self._round = end_of_round
         self._said: list[bytes] = []
+        self._said_bytes = 0
         self._unsent = bytearray()
         self._writing = trio.Event()
         self._open = True
+        self._patience = trio.current_time() + limits.hello_s
+        """Until when what has begun (the connection, then a frame) must be whole. No byte that comes moves it."""
 
     @property
     def greeted(self) -> bool:
@@ -107,15 +111,10 @@ class Connection:
 
     async def _wait_patiently(self) -> None:
         """Wait for bytes, as long as a client may let us wait. Raises RemoteProtocolError when that is over."""
-        with trio.CancelScope(deadline=self._patience()) as patience:
+        with trio.CancelScope(deadline=self._patience) as patience:
             await trio.lowlevel.wait_readable(self._socket)
         if patience.cancelled_caught:
             raise RemoteProtocolError(self._impatience())
-
-    def _patience(self) -> float:
-        if not self.greeted:
-            return trio.current_time() + self._limits.hello_s
-        return trio.current_time() + self._limits.frame_s
 
     def _impatience(self) -> str:
         if not self.greeted:
@@ -129,10 +128,16 @@ class Connection:
             return True
         if not self._codec_known and data:
             self._choose_codec(data[:1])
+        begun = self._buffer.inside_frame
         for body in self._buffer.feed(data):
+            begun = False
             message = self._codec.unpack(body)
             if self._link.hear(message):
                 self._desk.take(self, message)
+            if not self._open:  # cut over an answer: the rest of what it asked is answered to nobody
+                return False
+        if not begun and self._buffer.inside_frame and self.greeted:
+            self._patience = trio.current_time() + self._limits.frame_s
         return bool(data)
 
     def _choose_codec(self, first: bytes) -> None:
@@ -162,11 +167,15 @@ class Connection:
         if not self._said:
             self._round.ask(self)
         self._said.append(data)
+        self._said_bytes += len(data)
+        if self._said_bytes > self._limits.unsent:  # one read can ask for hundreds of MiB: the bound holds at once
+            self.flush()
 
     def flush(self) -> None:
         """Send what was said in this round."""
         data = b"".join(self._said)
         self._said.clear()
+        self._said_bytes = 0
         if not self._open or not data:
             return
         if self._unsent:
@@ -184,7 +193,8 @@ class Connection:
 
     def settled(self, request: int, result: CallResult) -> None:
         """A watched call has settled."""
-        self.attached.pop(request, None)
+        if self.attached.pop(request, None) is None:
+            self.awaited.pop(request, None)
         self.say(cm.Settled(request, result))
 
     def _queue(self, data: bytes) -> None:
@@ -237,9 +247,7 @@ class Connection:
 
     def _close(self) -> None:
         self._open = False
-        for call in list(self.attached.values()):
-            self._desk.disconnected(call)
-        self.attached.clear()
+        self._desk.left(self)
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
 

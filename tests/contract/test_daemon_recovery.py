@@ -47,6 +47,10 @@ def test_a_killed_zygote_with_many_idle_workers_does_not_shut_the_pool(daemon):
         assert {handle.wait().status for handle in handles} == {"ok"}
         assert client.status().idle_workers > 10
         zygotes(daemon)[0].kill()
+        until = time.monotonic() + 10
+        while client.status().workers > 8:
+            assert time.monotonic() < until, "the workers outlived their zygote"
+            time.sleep(0.02)
         result = client.call("shell", {"argv": ["true"]}, deadline_ms=30_000)
         if result.status != "ok":  # it was placed on a worker that was dying
             assert (result.reason, result.delivery) == ("worker_lost", "not_delivered")
