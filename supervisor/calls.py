@@ -93,18 +93,18 @@ class Calls:
         """A call is asked for. It may have settled when this returns (refused, replayed); else watch it."""
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
+        key = call_id  # never used twice; a client's delivery key takes its place
         try:
-            self.gate.check()
             judged = judge(submit, self._tools, self._host, now)
+            if submit.key is not None:
+                claim = self._keys.claim(submit, uid, call_id, judged.arguments, self._came_to_nothing)
+                if claim.earlier is not None:
+                    return self._again(call_id, claim, submit, uid, now)
+                key = claim.key
+            self.gate.check()  # behind the key: an answer that is there is given at any time
             self.gate.check_flavour(judged.flavour)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
-        key = call_id  # never used twice; a client's delivery key takes its place
-        if submit.key is not None:
-            claim = self._keys.claim(submit, uid, call_id, judged.arguments)
-            if claim.earlier is not None:
-                return self._again(call_id, claim, submit, uid, now)
-            key = claim.key
         call = LiveCall(call_id, uid, key, judged, now)
         self.live[call_id] = call
         self._carry(
@@ -325,6 +325,13 @@ class Calls:
         self.settled += 1
         self._endings.keep(call, call.result)
         return call
+
+    def _came_to_nothing(self, call_id: str) -> bool:
+        """Whether a call did not run and may be sent again under its key. One that was cancelled is not wanted."""
+        kept = self._endings.kept.get(call_id)
+        if kept is None or (result := kept.result).status is Status.CANCELLED:
+            return False
+        return result.delivery is Delivery.NOT_DELIVERED
 
     def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:
         """The same delivery key: the same call answers, or a conflict does."""

@@ -27,8 +27,8 @@ _WAITS = 1_024
 
 
 class Asker(Protocol):
-    """Whoever asks, at a door. ``attached``: its calls by request id, which end with it. ``awaited``: those that it only
-    waits for."""
+    """Whoever asks, at a door. ``attached``: its calls by request id, which end with it. ``awaited``: those that it
+    only waits for."""
 
     uid: int
     attached: dict[int, LiveCall]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol._client_messages import Submit
@@ -25,15 +26,16 @@ class Keys:
     """Which call a delivery key stands for."""
 
     def __init__(self) -> None:
-        self._calls: dict[tuple[int, str | None, str], tuple[str, bytes]] = {}
+        self._calls: dict[bytes, tuple[str, bytes]] = {}
 
-    def claim(self, submit: Submit, uid: int, call: str, arguments: str) -> Claim:
-        """Take a submit's delivery key for ``call``."""
-        delivery = submit.key or ""
-        place, said = (uid, submit.run, delivery), _digest(submit.tool, arguments)
-        downstream = base64.b32encode(_digest(str(uid), submit.run or "", delivery)).decode().rstrip("=").lower()
-        if place in self._calls:
-            earlier, then = self._calls[place]
+    def claim(self, submit: Submit, uid: int, call: str, arguments: str, spent: Callable[[str], bool]) -> Claim:
+        """Take a submit's delivery key for ``call``. ``spent(earlier)``: whether that call came to nothing and the same
+        one may be sent again under its key."""
+        # Digests, because a client's words may be a frame long and are remembered for long.
+        place, said = _digest(str(uid), submit.run or "", submit.key or ""), _digest(submit.tool, arguments)
+        downstream = base64.b32encode(place).decode().rstrip("=").lower()
+        earlier, then = self._calls.get(place, ("", said))
+        if earlier and not (said == then and spent(earlier)):
             return Claim(downstream, earlier, said == then)
         self._calls[place] = call, said
         if len(self._calls) > MOST:

@@ -93,3 +93,15 @@ def test_waits_of_clients_that_left_are_forgotten(standing_daemon: TestedDaemon)
         assert process.memory_info().rss - before < 32 << 20
         handle.cancel()
         assert handle.wait().status == "cancelled"
+
+
+def test_a_key_whose_call_was_refused_for_overload_may_be_sent_again(start_daemon: Callable[..., TestedDaemon]):
+    with Client(start_daemon("[daemon]\nin_flight = 1\nqueue = 0\n").socket) as client:
+        busy = client.submit("shell", {"argv": ["sleep", "600"]}, deadline_ms=60_000)
+        refused = client.call("shell", {"argv": ["echo", "x"]}, key="k", deadline_ms=20_000)
+        assert (refused.reason, refused.retryable, refused.delivery) == ("overloaded", True, "not_delivered")
+        busy.cancel()
+        busy.wait()
+        served = client.call("shell", {"argv": ["echo", "x"]}, key="k", deadline_ms=20_000)
+        assert (served.status, served.output.view) == ("ok", "x\n")
+        assert client.call("shell", {"argv": ["echo", "x"]}, key="k", deadline_ms=20_000).call == served.call
