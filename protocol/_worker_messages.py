@@ -51,7 +51,7 @@ class Spawned(msgspec.Struct, tag="spawned", tag_field="op"):
 
 
 class SpawnFailed(msgspec.Struct, tag="spawn_failed", tag_field="op"):
-    """No worker came of a Spawn."""
+    """No worker came of a Spawn; as a first word, from a zygote that this host does not let be (``worker`` 0)."""
 
     worker: int
     code: str

@@ -239,8 +239,8 @@ class FirstProcess:
         self._signal_all(_signals.SIGCONT)  # a stopped process would not see the SIGTERM in time
 
     def _strike(self) -> None:
-        """Told before it is done: without real-time priority the dying outrun us, for 50 ms where there are a hundred, and
-        the second line ends us meanwhile. kill(2) itself is never interrupted."""
+        """Told before it is done: without real-time priority a hundred dying processes outrun us for 50 ms, while the
+        second line ends us. kill(2) itself is never interrupted."""
         report = self._report
         report.how, report.due_ns, report.killed = self._why, self._kill_ns, 1
         report.signalled_ns = time.monotonic_ns()

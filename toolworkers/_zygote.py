@@ -33,11 +33,14 @@ from toolworkers import _birth
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
 from toolworkers._datagrams import receive_datagram, send_datagram
+from toolworkers._refusal import why_no_namespaces
 from toolworkers._registry import RegistryError, builtin_registry
 from toolworkers._worker import Settings
 
 EXIT_CONFIGURATION = 78
 """The tools cannot be loaded; the reason is on stderr. EX_CONFIG of sysexits.h."""
+EXIT_REFUSED = 69
+"""This host gives no namespaces; the daemon has been told why. EX_UNAVAILABLE of sysexits.h."""
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
@@ -61,11 +64,11 @@ def main(control: int, config: str) -> NoReturn:
     config_json = _read_whole(int(config)) if config.isdigit() else config
     link = socket.socket(fileno=control)
     plain_uid = os.geteuid() != 0
-    if plain_uid:
-        world.own_user_namespace(sys_.CLONE_NEWPID | sys_.CLONE_NEWNS | sys_.CLONE_NEWIPC)
-    else:
-        sys_.drop_bounding_set(world.ROOT_CAPABILITIES)
-        sys_.unshare(sys_.CLONE_NEWPID)
+    try:
+        _enter_namespaces(plain_uid)
+    except OSError as error:
+        _tell_refusal(link, error, plain_uid)
+        os._exit(EXIT_REFUSED)
     sys_.die_with_parent()  # the change of credentials has taken it back (prctl(2))
     zygote = os.fork()
     if zygote:
@@ -73,6 +76,21 @@ def main(control: int, config: str) -> NoReturn:
         _, status = os.waitpid(zygote, 0)
         os._exit(max(0, os.waitstatus_to_exitcode(status)) or 70 * os.WIFSIGNALED(status))
     os._exit(_live(link, config_json, plain_uid))
+
+
+def _enter_namespaces(plain_uid: bool) -> None:
+    if plain_uid:
+        world.own_user_namespace(sys_.CLONE_NEWPID | sys_.CLONE_NEWNS | sys_.CLONE_NEWIPC)
+    else:
+        sys_.drop_bounding_set(world.ROOT_CAPABILITIES)
+        sys_.unshare(sys_.CLONE_NEWPID)
+
+
+def _tell_refusal(link: socket.socket, error: OSError, plain_uid: bool) -> None:
+    """The one word of a zygote that this host does not let be: why, and what would have to change."""
+    why = why_no_namespaces(f"no pid namespace: {error.strerror}", not plain_uid)
+    with contextlib.suppress(OSError):
+        send_datagram(link, zygote_to_daemon().pack(SpawnFailed(0, "containment", why)), ())
 
 
 def _read_whole(descriptor: int) -> str:

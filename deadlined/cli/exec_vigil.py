@@ -131,6 +131,6 @@ def _read(descriptor: int) -> bytes:
 
 def explain(refused: str) -> str:
     """Why the host refused, with the setting that would have to change."""
-    from deadlined.cli.exec_refusal import why_no_namespaces
+    from toolworkers._refusal import why_no_namespaces
 
     return why_no_namespaces(refused, os.getuid() == 0)

@@ -106,6 +106,9 @@ class ZygoteLink:
         if isinstance(message, ZygoteReady):
             self.ready = message
             return
+        if isinstance(message, SpawnFailed):
+            self._close(message.code, message.message)
+            raise SpawnError(message.code, message.message)
         code = self._helper.reap() if message is None and self._helper is not None else None
         self._close("start_failure", "the zygote did not start")
         if code == _EXIT_CONFIGURATION:

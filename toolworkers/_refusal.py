@@ -12,7 +12,7 @@ _SWITCHES = (
         "kernel.apparmor_restrict_unprivileged_userns is 1 (Ubuntu's default)",
     ),
 )
-_NEEDED = "exec needs CAP_SYS_ADMIN or unprivileged user namespaces"
+_NEEDED = "needed is CAP_SYS_ADMIN, or unprivileged user namespaces"
 
 
 def why_no_namespaces(refused: str, is_root: bool) -> str:
