@@ -161,6 +161,8 @@ class Worker:
         for body in self._frames.feed(data):
             message = _CODEC.unpack(body)
             if self._link.hear(message):
+                if self._unsent:  # and the next call would be queued behind what is left of this one
+                    raise RemoteProtocolError("an answer to a call that was not read to its end")
                 heard(self, message)
         return bool(data)
 

@@ -71,3 +71,14 @@ def test_a_raw_file_replaced_by_a_fifo_blocks_nobody(client):
     os.mkfifo(path)
     assert list(handle.output()) == []
     goes_on(client)
+
+
+def test_a_worker_that_answers_a_call_it_has_not_read_ends_nobody(start_daemon):
+    """Two frames that do not fit wait for one worker: the second may not be queued behind the first."""
+    daemon = start_daemon(CONFIG)
+    large = {"text": "x" * 400_000}
+    with Client(daemon.socket) as client:
+        assert client.call("answer_without_reading", {"seconds": 1.0}, deadline_ms=20_000).content == "forged"
+        assert client.call("plain", large, deadline_ms=20_000).status in ("ok", "crashed", "killed")
+        assert client.call("plain", large, deadline_ms=20_000).status in ("ok", "crashed", "killed")
+        goes_on(client)
