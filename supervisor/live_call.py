@@ -59,8 +59,8 @@ class LiveCall:
 
     @property
     def lane(self) -> str:
-        """The run it belongs to; a call outside a run is a run of its own."""
-        return self.judged.run or self.id
+        """The run it belongs to, which is a name of its user's; a call outside a run is a run of its own."""
+        return self.id if not self.judged.run else f"{self.uid}/{self.judged.run}"
 
     def tell(self, result: CallResult) -> None:
         """It has settled: every watcher hears it once."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import structlog
+
+
+class _Logger(structlog.PrintLogger):
+    """Nobody may listen any more, or the disk may be full: no reason for a daemon to end."""
+
+    def msg(self, message: str) -> None:
+        """One line."""
+        with contextlib.suppress(OSError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = error = exception = critical = fatal = msg
 
 
 def open_log() -> structlog.stdlib.BoundLogger:
@@ -14,7 +26,7 @@ def open_log() -> structlog.stdlib.BoundLogger:
     )
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), shown],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Logger(sys.stderr),
     )
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     return log

@@ -7,7 +7,9 @@ import ctypes
 import fcntl
 import os
 import resource
-import shutil
+
+from supervisor.trees import remove_tree
+from supervisor.zygote_options import is_text
 
 _PR_SET_DUMPABLE = 4
 LEAST_DESCRIPTORS = 640
@@ -62,12 +64,14 @@ class StateDirectory:
     def open(self) -> None:
         """Make the directories, empty. Only the owner of the socket's lock may call this. Raises StateError."""
         parent = os.path.dirname(self.path)
+        if not is_text(self.path):  # results name files in it, and neither codec could say them
+            raise StateError(f"the state directory {self.path!r} cannot be used: its name is no UTF-8")
         try:
             os.makedirs(parent, mode=0o700, exist_ok=True)
             _sweep(parent)
             self._lock = _locked(self.path + _LOCK)
             if os.path.lexists(self.path):
-                _remove(self.path)
+                remove_tree(self.path)
             for directory in (self.path, self.work, self.outputs):
                 os.mkdir(directory, 0o700)
         except OSError as error:
@@ -75,8 +79,9 @@ class StateDirectory:
 
     def close(self) -> None:
         """Remove everything."""
-        _remove(self.path)
-        os.unlink(self.path + _LOCK)
+        remove_tree(self.path)
+        with contextlib.suppress(OSError):  # a tool of our uid may have been here
+            os.unlink(self.path + _LOCK)
         os.close(self._lock)
 
 
@@ -86,7 +91,7 @@ def _sweep(parent: str) -> None:
         if name.endswith(_LOCK):
             with contextlib.suppress(OSError):  # held by a daemon that lives, or gone already
                 lock = _locked(path)
-                _remove(path.removesuffix(_LOCK))
+                remove_tree(path.removesuffix(_LOCK))
                 os.unlink(path)
                 os.close(lock)
 
@@ -105,11 +110,3 @@ def _locked(path: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _remove(path: str) -> None:
-    if os.path.islink(path) or not os.path.isdir(path):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-    else:
-        shutil.rmtree(path, ignore_errors=True)

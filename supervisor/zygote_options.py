@@ -36,4 +36,18 @@ def _overrides(tables: dict[str, ToolTable]) -> dict[str, Any]:
 
 
 def _options(**given: Any) -> dict[str, Any]:
-    return {"outer_pidns": os.stat("/proc/self/ns/pid").st_ino, "user_env": dict(os.environ), **given}
+    return {"outer_pidns": os.stat("/proc/self/ns/pid").st_ino, "user_env": _environment(), **given}
+
+
+def _environment() -> dict[str, str]:
+    """What JSON can say of ours: bytes that are no UTF-8 stand as half surrogate pairs (PEP 383) and are left out."""
+    return {name: value for name, value in os.environ.items() if is_text(name) and is_text(value)}
+
+
+def is_text(words: str) -> bool:
+    """Whether a name that came from the system can be written as UTF-8."""
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -97,6 +97,7 @@ class Pool:
         self.starting = 0
         self.wanted = 0
         self.closing = False
+        self._looking = False
         self.tools: list[ToolDescription] = []
         self.isolation = Isolation("contain", "contain")
         self.replacements = 0
@@ -217,7 +218,9 @@ class Pool:
         assert self._nursery is not None
         for _ in range(max(0, self._short())):
             if not self._respawn.may_spawn(now_ns()):
-                self._nursery.start_soon(self._look_again)
+                if not self._looking:  # one is enough, however many calls come meanwhile
+                    self._looking = True
+                    self._nursery.start_soon(self._look_again)
                 return
             # Counted and given its slot before the task runs, or the next round would start the same one again.
             self._nursery.start_soon(self._live, self._slots.take(), False)
@@ -226,9 +229,9 @@ class Pool:
     async def _look_again(self) -> None:
         """Wait until the respawn machine may answer otherwise."""
         at = self._respawn.next_timer_ns()
-        if at is not None:
-            await trio.sleep(max(0, at - now_ns()) / 1e9)
-            self._need.set()
+        await trio.sleep(max(0, (at or 0) - now_ns()) / 1e9)
+        self._looking = False
+        self._need.set()
 
     async def _live(
         self, slot: int, describe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -8,9 +8,9 @@ w<N>/work    the work directory of its calls; a warm worker is used again only w
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
+
+from supervisor.trees import remove_tree
 
 PREFIX = "w"
 
@@ -73,14 +73,4 @@ class Scratch:
     def remove(self) -> None:
         """Take the directories away. May walk a large tree: call it from a thread."""
         self.close()
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self.path, onerror=_open_up_and_retry)
-
-
-def _open_up_and_retry(function: object, path: str, _error: object) -> None:
-    """A tool may have taken its own directories' permissions away; what still will not go is left to the sweep."""
-    with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
-        if callable(function):
-            function(path)
+        remove_tree(self.path)

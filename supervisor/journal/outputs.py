@@ -12,10 +12,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import termios
 from collections.abc import Iterator
+
+from supervisor.trees import remove_tree
 
 PIPE_BYTES = 1 << 20
 PIPE_BYTES_CROWDED = 256 << 10
@@ -120,11 +121,7 @@ class OutputStore:
 
     def discard(self, path: str) -> None:
         """Remove one output or kept directory. May walk a tree: call it from a thread."""
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):  # gone, or a tool or a failing disk holds it: no reason to end
-                os.unlink(path)
+        remove_tree(path)
 
     def _path(self, call: str, name: str) -> str:
         return os.path.join(self.directory, f"{call}.{name}")

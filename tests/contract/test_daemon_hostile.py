@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -47,6 +48,7 @@ def test_a_work_directory_that_a_forged_answer_left_elsewhere_ends_nobody(client
 
 def test_a_worker_that_can_be_given_no_output_file_costs_one_call_at_most(client):
     assert client.call("occupy_the_output_and_forge", deadline_ms=20_000).content == "forged"
+    time.sleep(1)  # by then it has taken the name
     first = client.call("plain", deadline_ms=20_000)
     assert (first.status, first.reason, first.retryable) in [
         ("not_executed", "overloaded", True),
@@ -82,3 +84,19 @@ def test_a_worker_that_answers_a_call_it_has_not_read_ends_nobody(start_daemon):
         assert client.call("plain", large, deadline_ms=20_000).status in ("ok", "crashed", "killed")
         assert client.call("plain", large, deadline_ms=20_000).status in ("ok", "crashed", "killed")
         goes_on(client)
+
+
+DEEP = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+
+
+@pytest.mark.parametrize("end", ["", "import time; time.sleep(600)"], ids=["its worker's", "kept after a kill"])
+def test_a_tree_deeper_than_any_path_is_removed(start_daemon, end):
+    daemon = start_daemon(f"[daemon]\nresult_ttl_ms = 1\nstate_dir = 'state'\n{CONFIG.removeprefix('[daemon]')}")
+    with Client(daemon.socket) as client:
+        script = {"text": DEEP + end, "interpreter": "python3"}
+        assert client.call("script", script, deadline_ms=3_000).status == ("killed" if end else "ok")
+        goes_on(client)
+    until = time.monotonic() + 20  # results expire every five seconds
+    while deep := [*daemon.directory.glob("state/*/work/*/work/d"), *daemon.directory.glob("state/*/outputs/*.work")]:
+        assert time.monotonic() < until, deep
+        time.sleep(0.2)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import subprocess
+import sys
 import time
 
 import psutil
@@ -91,3 +94,23 @@ def test_without_descriptors_calls_are_refused_as_overloaded_and_later_served(st
         while client.call("shell", {"argv": ["true"]}, deadline_ms=5_000).status != "ok":
             assert time.monotonic() < until
             time.sleep(0.5)
+
+
+def test_an_environment_that_is_no_utf_8_and_a_log_that_nobody_reads_do_no_harm(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
+    argv = [sys.executable, "-m", "deadlined", "serve", "--socket", str(tmp_path / "run" / "s")]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "LATIN": "\udce4"}
+    daemon = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert daemon.stdout is not None
+    assert daemon.stderr is not None
+    try:
+        assert daemon.stdout.readline().startswith(b"ready ")
+        daemon.stderr.close()
+        daemon.stdout.close()
+        with Client(str(tmp_path / "run" / "s")) as client:
+            assert client.call("shell", {"argv": ["true"]}, deadline_ms=20_000).status == "ok"
+        daemon.terminate()
+        assert daemon.wait(30) == 0
+    finally:
+        daemon.kill()
+        daemon.wait()

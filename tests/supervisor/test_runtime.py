@@ -75,3 +75,8 @@ def test_too_few_descriptors_are_refused_with_both_numbers(limits):
     limits[:] = [100, 200]
     with pytest.raises(TooFewDescriptorsError, match=r"only 200 files.*at least 640"):
         reserve_descriptors(clients=256, workers=66)
+
+
+def test_a_state_directory_that_no_result_could_name_is_refused(tmp_path):
+    with pytest.raises(StateError, match="UTF-8"):
+        StateDirectory(f"{tmp_path}/\udcff", "name").open()
