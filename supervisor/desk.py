@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol, assert_never
-
-import psutil
 
 from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
+from supervisor.containment.census import Census
 from supervisor.containment.workers import Worker
 from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
@@ -49,6 +47,7 @@ class Desk:
     ) -> None:
         self._calls, self._tools, self._health = calls, tools, health
         self._config = config
+        self._census = Census()
 
     def take(self, asker: Asker, message: cm.FromClient) -> None:
         """Answer one message, now or when its call settles."""
@@ -180,7 +179,8 @@ class Desk:
 
     def _rows(self) -> list[cm.ProcessRow]:
         now = now_ns()
-        rows = [_worker_row(worker, now) for pool in self._calls.pools.values() for worker in pool.alive.values()]
+        workers = (worker for pool in self._calls.pools.values() for worker in pool.alive.values())
+        rows = [_worker_row(worker, self._census, now) for worker in workers]
         served = {row.call for row in rows}
         for call in self._calls.live.values():
             if call.id not in served:
@@ -189,18 +189,15 @@ class Desk:
         return rows
 
 
-def _worker_row(worker: Worker, now: int) -> cm.ProcessRow:
+def _worker_row(worker: Worker, census: Census, now: int) -> cm.ProcessRow:
     call: LiveCall | None = worker.call
     row = cm.ProcessRow(worker.number, worker.pid, _state_of(worker))
     if call is not None:
         row.call, row.tool = call.id, call.judged.tool
         row.remaining_ms = remaining_ms(call.judged.deadline_ns, now)
-    with contextlib.suppress(psutil.Error):  # it ended while we looked: the row says what is known
-        process = psutil.Process(worker.pid)
-        family = [process, *process.children(recursive=True)]
-        row.processes = len(family)
-        row.rss_bytes = sum(member.memory_info().rss for member in family)
-        row.cpu_ms = int(1_000 * sum(sum(member.cpu_times()[:2]) for member in family))
+    used = census.of(worker.pid, now)
+    if used.processes:  # else it has ended while we looked: the row says what is known
+        row.processes, row.rss_bytes, row.cpu_ms = used
     return row
 
 
