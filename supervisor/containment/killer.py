@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import trio
 
 from supervisor.containment.descriptors import send_with
+from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
 from supervisor.containment.table import DeadlineTable
 
 _MESSAGE = struct.Struct("<IQ")
 _UNREGISTER = 0
 _PAUSE_S = 0.05
+_PATIENCE_S = 3.0
 
 
 @dataclass(slots=True)
@@ -81,7 +83,17 @@ class KillerLink:
         entry = _Registration(generation, pidfd, cgroup_kill, trio.Event())
         self._registered[slot] = entry
         self._post(slot)
-        await entry.acknowledged.wait()
+        with trio.move_on_after(_PATIENCE_S):
+            await entry.acknowledged.wait()
+        if not entry.acknowledged.is_set():
+            await self._replace_if_silent(entry)
+            await entry.acknowledged.wait()
+
+    async def _replace_if_silent(self, entry: _Registration) -> None:
+        """A killer that lives and does not answer (somebody has stopped it) would keep every new worker waiting."""
+        await trio.sleep(_PAUSE_S)  # were we stopped ourselves, its answer lies in the socket
+        if not entry.acknowledged.is_set() and self._helper is not None:
+            kill_by_pidfd(self._helper.pidfd)  # `run` sees its end and starts another
 
     def unregister(self, slot: int) -> None:
         """The slot's worker is gone: the killer drops its descriptors."""

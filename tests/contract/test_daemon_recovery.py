@@ -44,6 +44,16 @@ def test_a_zygote_killed_while_it_starts_is_started_again(daemon):
         assert client.call("shell", {"argv": ["echo", "again"]}, deadline_ms=30_000).output.view == "again\n"
 
 
+def test_a_killer_that_stays_stopped_is_replaced(daemon):
+    """Warm workers are soon used up, and a new one serves nobody before a killer has acknowledged it."""
+    killer = next(child for child in psutil.Process(daemon.pid).children() if "toolworkers killer " in _words(child))
+    killer.suspend()
+    with Client(daemon.socket) as client:
+        for _ in range(6):
+            assert client.call("python", {"code": "1"}, deadline_ms=30_000).content == 1
+    assert not killer.is_running()
+
+
 def test_a_killed_zygote_with_many_idle_workers_does_not_shut_the_pool(daemon):
     with Client(daemon.socket) as client:
         handles = [client.submit("shell", {"argv": ["sleep", "0.5"]}, deadline_ms=30_000) for _ in range(12)]
