@@ -152,6 +152,10 @@ class Endings:
         self._to_remove += files
 
     async def _remove(self) -> None:
+        """In one thread for all: a thread per file made a stop take 0.7 s for each thousand results that were kept."""
         paths, self._to_remove = self._to_remove, []
+        await trio.to_thread.run_sync(self._discard, paths)
+
+    def _discard(self, paths: list[str]) -> None:
         for path in paths:
-            await trio.to_thread.run_sync(self._outputs.discard, path)
+            self._outputs.discard(path)
