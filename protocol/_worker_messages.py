@@ -130,7 +130,8 @@ class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     ``how``: ``ok`` | ``no_result`` | ``exit`` (a command ended, see ``code``/``signal``) | ``raised`` (``error_class``,
     ``error_code``) | ``invalid_arguments`` | ``not_found`` | ``cannot_run`` | ``bad_cwd`` | ``output_limit`` |
     ``refused`` (sandbox). Those of `UNTOUCHED` are the only ones that may come without Accepted before.
-    ``reusable``: the worker has proven that nothing of the call is left in it.
+    ``reusable``: the worker has proven that nothing of the call is left in it. ``swept_us``: it ended a command at its
+    output limit itself; so long from its SIGKILL until no process was left, and ``left_processes`` of them died.
     """
 
     nonce: int
@@ -158,6 +159,7 @@ class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     reusable: bool = False
     cpu_ms: Count = 0
     max_rss_bytes: Count = 0
+    swept_us: Count | None = None
 
 
 UNTOUCHED = frozenset(("invalid_arguments", "not_found", "cannot_run", "bad_cwd", "refused"))

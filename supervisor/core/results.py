@@ -80,7 +80,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         result.error = _error(facts, settle)
         result.retryable = _retryable(facts, settle)
     if ended is not None:
-        _add_answer(result, ended)
+        _add_answer(result, ended, facts.mechanism)
     if death is not None:
         _add_death(result, death, facts.mechanism)
     if result.left_processes or result.left_threads or settle.late_result:
@@ -100,10 +100,13 @@ def _timing(facts: Facts, settle: Settle) -> Timing:
     )
 
 
-def _add_answer(result: CallResult, ended: Ended) -> None:
+def _add_answer(result: CallResult, ended: Ended, mechanism: list[str]) -> None:
     result.content = ended.content
-    if ended.how != "output_limit":  # those that the cap killed were the call itself, nothing that it left
+    if ended.swept_us is None:
         result.left_processes, result.left_threads = ended.left_processes, ended.left_threads
+    else:  # what the cap killed was the call itself, nothing that it left; due at the instant it was signalled
+        swept_ms = ended.swept_us / 1_000
+        result.kill = KillReceipt(mechanism[:1], ended.left_processes, 0.0, swept_ms, confirmed=True)
     result.usage = Usage(ended.cpu_ms, ended.max_rss_bytes)
     if ended.how == "exit":
         result.exit = Exit(ended.code, ended.signal)

@@ -188,9 +188,12 @@ class CommandRun:
 
     def _cut_off(self) -> Ended:
         """It wrote more than it may: everything in the namespace ends; ``left_processes`` says how many that were."""
+        began_ns = time.monotonic_ns()
         left = world.sweep(self._outer_pidns)
+        swept_us = (time.monotonic_ns() - began_ns) // 1_000
         self.clean = left.clean
         ended = self._ended("output_limit")
+        ended.swept_us = swept_us if left.clean else None
         ended.left_processes = left.killed
         ended.max_rss_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         return ended

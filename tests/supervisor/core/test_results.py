@@ -124,14 +124,8 @@ def test_a_signal_without_a_name_is_still_told():
     )
 
 
-def test_what_the_output_cap_killed_is_no_leftover():
-    settle = Settle(
-        Status.KILLED,
-        Reason.OUTPUT_LIMIT,
-        Delivery.UNKNOWN,
-        40 * MS,
-        "tool",
-        Ended(1, "output_limit", left_processes=3),
-    )
-    result = result_of(facts(), settle)
+def test_what_the_output_cap_killed_is_no_leftover_and_has_a_receipt():
+    ended = Ended(1, "output_limit", left_processes=3, swept_us=1_500)
+    result = result_of(facts(), Settle(Status.KILLED, Reason.OUTPUT_LIMIT, Delivery.UNKNOWN, 40 * MS, "tool", ended))
     assert (result.left_processes, result.notices, result.error.code) == (0, [], "output_limit")
+    assert (result.kill.killed, result.kill.confirmed_after_ms, result.kill.confirmed) == (3, 1.5, True)
