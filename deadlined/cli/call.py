@@ -19,7 +19,9 @@ from protocol._outcomes import exit_code
 @click.argument("tool", shell_complete=complete_tools)
 @click.argument("arguments", metavar="[JSON|@FILE|-]", required=False)
 @deadline_option
-@click.option("--cwd", metavar="D", type=click.Path(), help="Where it runs; else a work directory of its own.")
+@click.option(
+    "--cwd", metavar="D", type=click.Path(readable=False), help="Where it runs; else a work directory of its own."
+)
 @click.option("--key", metavar="K", help="Delivery id: the same call under the same key runs once.")
 @click.option("--detach", is_flag=True, help="Print the call's id and return; the call goes on.")
 @click.option("--split-streams", is_flag=True, help="Keep stdout and stderr apart (their common order is lost).")

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from deadlined.cli.app import main
+from deadlined.cli.call import call_command
 from protocol import _client_messages as cm
 from protocol._contracts import Contract, ToolDescription
 from protocol._outcomes import (
@@ -274,3 +275,9 @@ def test_config_show_says_where_each_value_comes_from(fake_daemon, command):
     fake_daemon.on[cm.AskConfig] = lambda m: [cm.EffectiveConfig(m.id, config.values, config.sources)]
     assert command("config", "show")[1].splitlines()[1].split() == ["daemon.queue", "256", "/etc/d.toml"]
     assert json.loads(command("config", "show", "--json")[1])["sources"] == config.sources
+
+
+def test_a_directory_that_may_be_entered_and_not_listed_is_a_place_to_run_in(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda _path, mode: mode != os.R_OK)
+    (cwd,) = [option for option in call_command.params if option.name == "cwd"]
+    assert cwd.type.convert(str(tmp_path), cwd, None) == str(tmp_path)
