@@ -232,7 +232,12 @@ class Calls:
 
     def _answered(self, call: LiveCall, worker: Worker, ended: Ended) -> None:
         worker.disarm()  # before the clock is read: see DeadlineTable
-        self._feed(call, machine.Answered(ended, now_ns(), worker.signalled_ns))
+        now = now_ns()
+        if ended.output_bytes:
+            call.output_bytes = sum(ended.output_bytes)
+        # Only what SIGKILL ended can have been ended for memory: no look at the group for all the others.
+        out_of_memory = ended.signal == "SIGKILL" and worker.group.out_of_memory()
+        self._feed(call, machine.Answered(ended, now, worker.signalled_ns, out_of_memory))
 
     # ------------------------------------------------------------ the machine's effects
 

@@ -10,6 +10,7 @@ workers cannot be contained on this host, and why.
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
 import json
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 EXIT_CLEAN, EXIT_USAGE, EXIT_SURVIVORS, EXIT_TAKEN, EXIT_FAILED = 0, 2, 70, 75, 125
 _CLOSE_BUDGET_S = 3.0
+_REMOVE_BUDGET_S = 5.0
 _EXPIRY_PERIOD_S = 5.0
 
 
@@ -90,7 +92,8 @@ class Daemon:
         finally:
             parts.table.close()
             groups.close()
-            state.close()
+            with trio.move_on_after(_REMOVE_BUDGET_S, shield=True):  # the next start's sweep finishes what is left
+                await trio.to_thread.run_sync(state.close, abandon_on_cancel=True)
         return code
 
     async def _live(self, parts: Parts, listener: socket.socket) -> int:
@@ -105,6 +108,7 @@ class Daemon:
     async def _serve(self, parts: Parts, listener: socket.socket) -> None:
         async with trio.open_nursery() as doors:
             doors.start_soon(parts.door.serve, listener)
+            doors.start_soon(functools.partial(trio.to_thread.run_sync, parts.state.sweep, abandon_on_cancel=True))
             self._say_ready(parts)
             await self._stop.wait()
             await self._drain(parts)
@@ -183,7 +187,7 @@ class Daemon:
             async with trio.open_nursery() as nursery:
                 for pool in parts.pools.values():
                     nursery.start_soon(pool.close)
-        await parts.endings.close()
+        parts.endings.close()
         survivors = sum(len(pool.alive) for pool in parts.pools.values())
         self._log.info("stopped", survivors=survivors)
         return survivors

@@ -104,10 +104,10 @@ class Endings:
         self.kept.expire(now_ns)
         await self._remove()
 
-    async def close(self) -> None:
-        """Forget everything: results do not outlive this daemon yet."""
+    def close(self) -> None:
+        """Forget everything: results do not outlive this daemon yet. Their files go with the state directory."""
         self.kept.clear()
-        await self._remove()
+        self._to_remove.clear()
 
     def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> int:
         """A Python call that printed takes its worker's standing file."""
@@ -134,6 +134,9 @@ class Endings:
             else:
                 call.files.append(path)
         total = sum(sizes)
+        if call.output_bytes > total and not capped:
+            text = f"the disk took {total} of the {call.output_bytes} bytes that were written"
+            result.notices.append(Notice("output_lost", "warn", text))
         if total == 0:
             return True
         result.output = output_info([row for row in written if row[1]], capped, "")
@@ -154,7 +157,7 @@ class Endings:
     async def _remove(self) -> None:
         """In one thread for all: a thread per file made a stop take 0.7 s for each thousand results that were kept."""
         paths, self._to_remove = self._to_remove, []
-        await trio.to_thread.run_sync(self._discard, paths)
+        await trio.to_thread.run_sync(self._discard, paths, abandon_on_cancel=True)
 
     def _discard(self, paths: list[str]) -> None:
         for path in paths:

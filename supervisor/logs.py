@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 
 import structlog
 
 
 class _Logger(structlog.PrintLogger):
-    """Nobody may listen any more, or the disk may be full: no reason for a daemon to end."""
+    """Nobody may listen any more, or the disk may be full: no reason for a daemon to end, nor to end with another code.
+
+    Straight to the descriptor: what a text stream could not write stays in its buffer, and failing again at exit it
+    would turn a clean end into exit 120.
+    """
 
     def msg(self, message: str) -> None:
         """One line."""
         with contextlib.suppress(OSError):
-            super().msg(message)
+            os.write(2, f"{message}\n".encode(errors="backslashreplace"))
 
     log = debug = info = warn = warning = error = exception = critical = fatal = msg
 

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import secrets
 
 from supervisor.trees import remove_tree
 from supervisor.zygote_options import is_text
@@ -18,6 +19,7 @@ _OWN_DESCRIPTORS = 128
 _DESCRIPTORS_OF_WORKER = 10
 """Socket, pidfd, group, standing file; while a command runs, two pipes and two raw files as well."""
 _LOCK = ".lock"
+_GONE = ".gone"
 
 
 class StateError(Exception):
@@ -52,7 +54,7 @@ def protect_self() -> None:
 class StateDirectory:
     """``<state>/<name>/{work,outputs}``, 0700, one per daemon, with ``<name>.lock`` beside it for as long as it lives.
 
-    Whoever starts sweeps: a directory whose lock nobody holds belongs to a daemon that was killed.
+    Whoever has started sweeps: a directory whose lock nobody holds belongs to a daemon that was killed.
     """
 
     def __init__(self, parent: str, name: str) -> None:
@@ -68,32 +70,34 @@ class StateDirectory:
             raise StateError(f"the state directory {self.path!r} cannot be used: its name is no UTF-8")
         try:
             os.makedirs(parent, mode=0o700, exist_ok=True)
-            _sweep(parent)
             self._lock = _locked(self.path + _LOCK)
             if os.path.lexists(self.path):
-                remove_tree(self.path)
+                os.rename(self.path, f"{self.path}.{secrets.token_hex(4)}{_GONE}")
             for directory in (self.path, self.work, self.outputs):
                 os.mkdir(directory, 0o700)
         except OSError as error:
             raise StateError(f"the state directory {self.path} cannot be used: {error.strerror}") from error
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove everything. Long after many calls: run it in a thread; a sweep finishes what was abandoned."""
         remove_tree(self.path)
         with contextlib.suppress(OSError):  # a tool of our uid may have been here
             os.unlink(self.path + _LOCK)
         os.close(self._lock)
 
-
-def _sweep(parent: str) -> None:
-    for name in os.listdir(parent):
-        path = os.path.join(parent, name)
-        if name.endswith(_LOCK):
-            with contextlib.suppress(OSError):  # held by a daemon that lives, or gone already
-                lock = _locked(path)
-                remove_tree(path.removesuffix(_LOCK))
-                os.unlink(path)
-                os.close(lock)
+    def sweep(self) -> None:
+        """Remove what killed daemons left. May take long: run it in a thread, once the daemon serves."""
+        parent = os.path.dirname(self.path)
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if name.endswith(_GONE):
+                remove_tree(path)
+            elif name.endswith(_LOCK):
+                with contextlib.suppress(OSError):  # held by a daemon that lives, or gone already
+                    lock = _locked(path)
+                    remove_tree(path.removesuffix(_LOCK))
+                    os.unlink(path)
+                    os.close(lock)
 
 
 def _locked(path: str) -> int:

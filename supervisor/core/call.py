@@ -11,7 +11,8 @@ Rules
    the grace, never later than the deadline.
 5. Before `Accepted` was heard the tool did not run: not delivered. After it, with no answer: unknown. A call that asks
    for no `Accepted` (read-only: it may be sent again whatever became of it) counts as accepted once it is placed.
-6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason.
+6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason, as it is of a
+   command that the kernel killed in such a group.
 7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
 
 States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided.
@@ -65,11 +66,13 @@ class Accepted(msgspec.Struct, gc=False):
 
 class Answered(msgspec.Struct):
     """The worker's terminal frame was read at ``now_ns`` (a clock read after the slot was disarmed).
-    ``killed_ns``: when the killer signalled the worker, 0 if it did not."""
+    ``killed_ns``: when the killer signalled the worker, 0 if it did not. ``out_of_memory``: the kernel killed a process
+    of the call for memory."""
 
     ended: Ended
     now_ns: int
     killed_ns: int = 0
+    out_of_memory: bool = False
 
 
 class EndAsked(msgspec.Struct, gc=False):
@@ -226,11 +229,14 @@ class CallMachine:
         self.state = State.SETTLED
         ended = given.ended
         status, reason, delivery = _BY_ANSWER[ended.how]
-        if ended.how == "exit" and ended.code == 0:
+        if given.out_of_memory and ended.signal == "SIGKILL":
+            status, reason, delivery = Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN
+        elif ended.how == "exit" and ended.code == 0:
             status, delivery = Status.OK, Delivery.SUCCEEDED
         elif ended.how == "raised" and ended.error_class == "policy":
             status, reason = Status.NOT_EXECUTED, Reason.SANDBOX_DENIED
-        return (Settle(status, reason, delivery, given.now_ns, phase="tool", ended=ended), Release(ended.reusable))
+        reusable = ended.reusable and not given.out_of_memory  # its group would blame the next call for this one
+        return (Settle(status, reason, delivery, given.now_ns, phase="tool", ended=ended), Release(reusable))
 
     def _answer_late(self, given: Answered) -> Effects:
         """It answered after its end was decided: nothing to wait for any more, so the grace is over too."""

@@ -129,3 +129,14 @@ def test_a_thousand_calls_leave_no_descriptor_thread_or_child(client, chaotic):
     for _ in range(1_000):
         assert client.call("chaos_noop").content is True
     assert (process.num_fds(), process.num_threads()) <= (before[0] + 8, before[1] + 4)
+
+
+def test_a_command_beyond_the_memory_limit_is_killed_for_it(start_daemon):
+    daemon = start_daemon("[limits]\nmemory_bytes = 134217728\n")
+    with Client(daemon.socket) as client:
+        if "memory" not in _limits_of(daemon):
+            pytest.skip("this host gives no memory controller to the tests' uid: there is no limit to reach")
+        eater = "b = bytearray(400 << 20)"
+        result = client.call("shell", {"argv": ["python3", "-c", eater]}, deadline_ms=30_000)
+        assert (result.status, result.reason) == ("killed", "memory_limit")
+        assert client.call("shell", {"argv": ["true"]}).status == "ok"

@@ -28,6 +28,7 @@ def test_what_a_killed_daemon_left_is_swept_and_a_living_ones_is_not(tmp_path):
     (tmp_path / "a stranger's").mkdir()
     third = StateDirectory(str(tmp_path), "third")
     third.open()
+    third.sweep()
     assert sorted(os.listdir(tmp_path)) == ["a stranger's", "living", "living.lock", "third", "third.lock"]
     third.close()
     living.close()
@@ -80,3 +81,16 @@ def test_too_few_descriptors_are_refused_with_both_numbers(limits):
 def test_a_state_directory_that_no_result_could_name_is_refused(tmp_path):
     with pytest.raises(StateError, match="UTF-8"):
         StateDirectory(f"{tmp_path}/\udcff", "name").open()
+
+
+def test_what_an_earlier_daemon_of_the_same_name_left_does_not_delay_the_next(tmp_path):
+    first = StateDirectory(str(tmp_path), "a")
+    first.open()
+    (tmp_path / "a" / "work" / "w1").mkdir()
+    os.close(first._lock)
+    second = StateDirectory(str(tmp_path), "a")
+    second.open()
+    assert os.listdir(second.work) == []
+    second.sweep()
+    assert sorted(os.listdir(tmp_path)) == ["a", "a.lock"]
+    second.close()

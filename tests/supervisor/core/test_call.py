@@ -197,3 +197,11 @@ def test_no_order_of_inputs_settles_a_call_twice(inputs):
         assert all(effect.at_ns <= DEADLINE for effect in effects if isinstance(effect, machine.Kill))
     assert settled == (call.state is State.SETTLED)
     assert settled <= 1
+
+
+def test_a_command_that_the_kernel_killed_for_memory_says_so_and_its_worker_is_not_used_again():
+    ended = Ended(1, "exit", signal="SIGKILL", reusable=True)
+    effects = running().on(machine.Answered(ended, EARLY, out_of_memory=True))
+    assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
+    assert effects[1] == machine.Release(False)
+    assert outcome(running().on(machine.Answered(ended, EARLY)))[0] is Status.ERROR

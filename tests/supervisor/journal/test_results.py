@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol import CallResult, Status
+from protocol import CallResult, OutputInfo, Status
 from supervisor.journal.results import ResultStore
 
 MS = 1_000_000
@@ -33,7 +33,7 @@ def test_what_is_too_old_is_forgotten_with_its_files():
 
 
 def test_the_oldest_go_when_memory_is_short():
-    store = ResultStore(1_000, lambda _: None, most_bytes=5_000)
+    store = ResultStore(1_000, lambda _: None, most_bytes=9_000)
     for number in range(100):
         store.keep(0, result(f"c_{number}", "x" * 500), [], 0)
     assert store.get("c_0") is None
@@ -47,3 +47,14 @@ def test_clear_forgets_everything():
     store.keep(0, result("c_1"), ["/a"], 0)
     store.clear()
     assert (len(store), gone) == (0, [("/a",)])
+
+
+def test_the_oldest_outputs_go_when_the_disk_is_short():
+    gone: list[tuple[str, ...]] = []
+    store = ResultStore(1_000, gone.append, most_output=100)
+    for number in range(3):
+        kept = result(f"c_{number}")
+        kept.output = OutputInfo(bytes=60)
+        store.keep(0, kept, [f"/{number}"], 0)
+    assert gone == [("/0",), ("/1",)]
+    assert store.get("c_2") is not None
