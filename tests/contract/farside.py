@@ -246,12 +246,30 @@ class Worker:
         os.close(self.output)
 
     def processes(self) -> list[int]:
-        """Every process of the worker's pid namespace, itself included."""
-        try:
-            mine = os.stat(f"/proc/{self.pid}/ns/pid").st_ino
-        except OSError:
-            return []
-        return [pid for pid in pids() if namespace_of(pid) == mine]
+        """Every live process of the worker's pid namespace, itself included: its descendants, because the first process
+        of a namespace adopts all that lose their parent. (The namespace itself is root's to see, as of all that are not
+        dumpable.)"""
+        found, parents = [self.pid] if _is_there(self.pid) else [], [self.pid]
+        while parents:
+            children = _children(parents.pop())
+            found += children
+            parents += children
+        return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, file.read_text().split())
+    return [child for child in found if _is_there(child)]
+
+
+def _is_there(pid: int) -> bool:
+    """Alive, and no zombie."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
 
 
 class Capture:
@@ -342,14 +360,6 @@ class Killer:
         self.words.release()
         self._map.close()
         os.close(self.bell)
-
-
-def pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def namespace_of(pid: int) -> int | None:
