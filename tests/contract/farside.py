@@ -362,6 +362,10 @@ class Killer:
         os.close(self.bell)
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def namespace_of(pid: int) -> int | None:
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino
