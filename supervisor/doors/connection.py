@@ -23,7 +23,6 @@ from protocol._framing import FrameBuffer, LineBuffer
 from protocol._links import ClientLink, ClientState, Speaker
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 from supervisor.desk import Desk
-from supervisor.doors.rounds import EndOfRound
 from supervisor.live_call import LiveCall
 
 _LOG = structlog.get_logger("deadlined.door")
@@ -51,7 +50,7 @@ class DoorLimits:
 class Connection:
     """Serve one client until it leaves, breaks the protocol, or is cut. ``attached``: calls that end with it."""
 
-    def __init__(self, sock: socket.socket, uid: int, desk: Desk, limits: DoorLimits, end_of_round: EndOfRound) -> None:
+    def __init__(self, sock: socket.socket, uid: int, desk: Desk, limits: DoorLimits) -> None:
         self.uid = uid
         self.attached: dict[int, LiveCall] = {}
         self.awaited: dict[int, LiveCall] = {}
@@ -60,9 +59,6 @@ class Connection:
         self._codec = _MSGPACK
         self._buffer: FrameBuffer | LineBuffer = FrameBuffer(limits.frame)
         self._codec_known = False
-        self._round = end_of_round
-        self._said: list[bytes] = []
-        self._said_bytes = 0
         self._unsent = bytearray()
         self._writing = trio.Event()
         self._open = True
@@ -149,8 +145,7 @@ class Connection:
     # ------------------------------------------------------------ out
 
     def say(self, message: cm.FromDaemon) -> None:
-        """Send at the end of this round of the loop, without waiting. What the socket does not take is queued, and a
-        client that lets 1 MiB wait is cut."""
+        """Send without waiting; what the socket does not take is queued, and a client that lets 1 MiB wait is cut."""
         if not self._open:
             return
         try:
@@ -163,20 +158,6 @@ class Connection:
         except LocalProtocolError as error:  # a bug of ours must not cost anybody but this client its connection
             _LOG.error("said_out_of_turn", error=str(error))
             self._cut()
-            return
-        if not self._said:
-            self._round.ask(self)
-        self._said.append(data)
-        self._said_bytes += len(data)
-        if self._said_bytes > self._limits.unsent:  # one read can ask for hundreds of MiB: the bound holds at once
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what was said in this round."""
-        data = b"".join(self._said)
-        self._said.clear()
-        self._said_bytes = 0
-        if not self._open or not data:
             return
         if self._unsent:
             self._queue(data)
@@ -231,7 +212,6 @@ class Connection:
     async def _say_goodbye(self) -> None:
         """Give what is queued a moment to leave, and read on into nothing: closing a socket over unread bytes would
         reset it (unix(7)), and the reason of the end would be lost with it."""
-        self.flush()
         with trio.move_on_after(_GOODBYE_S), contextlib.suppress(OSError):
             while self._unsent and self._open:
                 await trio.sleep(0.005)

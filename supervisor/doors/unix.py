@@ -22,7 +22,6 @@ import trio
 from supervisor.desk import Desk
 from supervisor.doors.connection import Connection, DoorLimits
 from supervisor.doors.peers import Peer
-from supervisor.doors.rounds import EndOfRound
 
 _BACKLOG = 128
 _LONGEST_PATH = 107
@@ -132,18 +131,10 @@ class UnixDoor:
         self._desk, self._limits, self._zygotes = desk, limits, zygotes
         self._connections: set[Connection] = set()
         self._by_uid: Counter[int] = Counter()
-        self._end_of_round = EndOfRound()
         self.refused = 0
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept until cancelled; then every connection ends, and with it the calls attached to it."""
-        trio.lowlevel.add_instrument(self._end_of_round)
-        try:
-            await self._accept(listener)
-        finally:
-            trio.lowlevel.remove_instrument(self._end_of_round)
-
-    async def _accept(self, listener: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.lowlevel.wait_readable(listener)
@@ -180,7 +171,7 @@ class UnixDoor:
         return full or waiting >= limits.clients_without_hello
 
     async def _serve(self, sock: socket.socket, uid: int) -> None:
-        connection = Connection(sock, uid, self._desk, self._limits, self._end_of_round)
+        connection = Connection(sock, uid, self._desk, self._limits)
         self._connections.add(connection)
         self._by_uid[uid] += 1
         try:
