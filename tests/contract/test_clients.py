@@ -134,6 +134,7 @@ def test_a_killed_daemon_is_a_lost_connection_and_leaves_nothing(daemon, mark, s
         with pytest.raises(ConnectionLost):
             h.wait()
     nothing_left(mark, 2)
+    daemon.process.wait(20)  # until then its listening socket may still take a connection, for nobody
     with pytest.raises(DaemonNotRunning):
         Client(daemon.socket)
 
