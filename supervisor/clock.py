@@ -17,11 +17,6 @@ def now_ns() -> int:
     return time.monotonic_ns()
 
 
-def wall_s() -> float:
-    """Seconds since the epoch: for stamps that people read, never for a decision."""
-    return time.time()
-
-
 def loop_time(instant_ns: int) -> float:
     """An instant in the seconds of the running loop's own clock, for cancel scopes."""
     return trio.current_time() + (instant_ns - time.monotonic_ns()) / NS_PER_S

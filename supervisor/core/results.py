@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal as signals
-from typing import Any
 
 import msgspec
 
@@ -243,12 +242,4 @@ def output_info(streams: list[tuple[str, int, str]], truncated: bool, view: str)
         view=view,
         path=streams[0][2] if streams else None,
         streams={name: StreamInfo(size, path) for name, size, path in streams},
-    )
-
-
-def too_long(asked_ms: Any, ceiling_ms: int, whose: str) -> str:
-    """The text for a deadline above a ceiling."""
-    asked = say_duration(asked_ms)
-    return (
-        f"deadline_ms {asked_ms} ({asked}) is above the ceiling of {ceiling_ms} ({say_duration(ceiling_ms)}) of {whose}"
     )
