@@ -37,7 +37,10 @@ test: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m bench
 
-bench-peers compare behaviours cases mutants:
+cases: $(VENV)/.ready
+	$(BIN)/python -m tests.proven cases --lanes $(LANES) $(if $(COLLECT),--collect)
+
+bench-peers compare behaviours mutants:
 	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
 
 trust: $(VENV)/.ready
