@@ -1,133 +1,78 @@
 """The view of a call's raw output: what of it fits into a context. Owns what is kept, what goes, how that is said.
+(What of a program's bytes is text: `plain_text`. Which lines say what went wrong: `key_lines`.)
 
 Rules
 1. A view is at most ``cap`` bytes of UTF-8, markers included. Text below the cap is shown unchanged; a view of a view
    is the view; the same bytes give the same view.
-2. Text is cleaned first: escape sequences and other control characters go; of what a carriage return overwrites the
-   last writing stays; bytes that are no UTF-8 become U+FFFD.
-3. Above the cap: 40 % for the beginning, 40 % for the end, 20 % for key lines of what lies between, with their numbers.
+2. Above the cap: 40 % for the beginning, 40 % for the end, 20 % for key lines of what lies between, with their numbers.
    What a share leaves unused goes to the end. Cuts fall between lines; inside a line between code points, when no line
    end is within the share.
-4. Of each distinct message (numbers do not distinguish) the first and the last line are key; failures go before
-   warnings when both do not fit, first lines before last ones.
-5. Binary output is a line that says its type, its size, its digest when known, and where it lies.
-6. Work is bounded and linear: the input is two windows of at most 256 KiB (or one of both), searched by words, not by a
-   regular expression (which would take 26 ms and hold the GIL; this takes about 2).
+3. The marker counts bytes and lines *of the raw output*, left out and kept, which add up to the whole. Kept is what
+   stands before and after the marker (a line, when all of it does); the key lines are among the rest.
+4. Binary output is a line that says its type, its size, its digest when known, and where it lies.
+5. Work is bounded and linear: the input is two windows of at most 256 KiB (or one of both), and the number of line ends
+   of the whole, when somebody has counted them.
+
+A view holds output and nothing else. What a caller needs in any case (status, exit, duration, delivery) are fields of
+the result beside it: no length of output can cut them, and no text of a program can forge them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-VIEW_BYTES = 8_192
-_LEAST_CAP = 1_024
-_HEAD_SHARE, _KEY_SHARE = 0.4, 0.2
-_FAILURES = (b"error", b"fail", b"exception", b"traceback", b"panic", b"assert", b"denied")
-_REMARKS = (b"warning", b"exit")
-_HITS_OF_A_WORD = 128
-"""Looked at from each end of the middle: what is said more often than that does not fit anyway."""
-_KEY_LINE_BYTES = 240
-_PATH_BYTES = 400
-_BINARY_SHARE = 0.1
-_SAMPLE_BYTES = 64 << 10
-_CUT_CODE_POINTS = 4
-"""The most that a window's edges can leave of whole text."""
-_PIECE_BYTES = 32 << 10
+from supervisor.core.key_lines import KeyLine, fitting, key_lines
+from supervisor.core.plain_text import cleaned, is_binary, kind_of
 
-_ESCAPE = re.compile(rb"\x1b++(?:\[[0-?]*+[ -/]*+[@-~]|[]PX^_][^\x07\x1b\n]*+(?:\x07|\x1b\\)?|[ -/]*+[0-~])?")
-_STRUCK_OVER = re.compile(rb"(?:[\xc0-\xff][\x80-\xbf]*+|[^\x08\n])\x08")
-_C1 = re.compile(rb"\xc2[\x80-\x9f]")
-_NUMBER = re.compile(rb"0x[0-9a-f]+|[0-9]+")
-_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\n\t")
-_ODD_CONTROLS = bytes(code for code in _CONTROLS if code not in b"\r\x08\x0c\x1b")
-_MAGIC = (
-    (b"\x89PNG", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
-    (b"%PDF", "PDF document"),
-    (b"PK\x03\x04", "ZIP archive"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ", "xz data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"\x7fELF", "ELF program"),
-    (b"SQLite format 3", "SQLite database"),
-    (b"\xff\xfe", "UTF-16 text"),
-    (b"\xfe\xff", "UTF-16 text"),
-)
+VIEW_BYTES = 8_192
+LEAST_CAP = 1_024
+_HEAD_SHARE, _KEY_SHARE = 0.4, 0.2
+_PATH_BYTES = 400
+_ROUNDS = 4
+_KEY_OPENING = b"[key lines among them:]\n"
+_KEY_CLOSING = b"[the end:]\n"
 
 
 def view_of(
-    head: bytes, tail: bytes, size: int, path: str | None, digest: str | None = None, cap: int = VIEW_BYTES
+    head: bytes,
+    tail: bytes,
+    size: int,
+    path: str | None,
+    digest: str | None = None,
+    cap: int = VIEW_BYTES,
+    line_ends: int | None = None,
 ) -> str:
     """The view of ``size`` bytes that begin with ``head`` and end with ``tail`` (which is empty when ``head`` is all).
 
     ``path``: where the whole lies. ``digest``: its SHA-256, for binary output. ``cap``: at least 1024, else ValueError.
+    ``line_ends``: newlines in the whole, where ``head`` and ``tail`` are not all of it and somebody knows.
     """
-    if cap < _LEAST_CAP:
-        raise ValueError(f"a view of {cap} bytes is too small; allowed: at least {_LEAST_CAP}")
+    if cap < LEAST_CAP:
+        raise ValueError(f"a view of {cap} bytes is too small; allowed: at least {LEAST_CAP}")
     seen = len(head) + len(tail)
     whole = seen >= size
     if whole:  # the windows touch or overlap: one text
         head, tail = head + tail[seen - size :], b""
-    if _is_binary(head) or _is_binary(tail):
+    if is_binary(head) or is_binary(tail):
         return _binary(head, size, path, digest)
     text = cleaned(head)
     if whole:
-        return text.decode() if len(text) <= cap else _cut(_Seen(text, len(text), len(text), False, path), cap)
-    beginning, end = _without_cut_lines(text, cleaned(tail))
-    return _cut(_Seen(beginning + end, len(beginning), size, True, path), cap)
+        if len(text) <= cap:
+            return text.decode()
+        return _cut(_Seen(text, len(text), (head, head), size, _lines(head, head.count(b"\n")), path), cap)
+    beginning, end, from_start = _without_cut_lines(text, cleaned(tail))
+    lines = None if line_ends is None else _lines(tail, line_ends)
+    return _cut(_Seen(beginning + end, len(beginning), (head, tail), size, lines, path, True, from_start), cap)
 
 
-def cleaned(raw: bytes) -> bytes:
-    """Rule 2: valid UTF-8 without control characters other than line ends and tabs."""
-    if any(mark in raw for mark in (b"\x1b", b"\r", b"\x08")):
-        # In pieces: a substitution holds the GIL until its end, and a hostile text is nothing but escapes.
-        raw = b"".join(map(_without_overwriting, _pieces(raw)))
-    text = raw.translate(None, _CONTROLS).decode("utf-8", "replace").encode()
-    # Last, because what was deleted may have stood between the two bytes of one.
-    return _C1.sub(b"", text) if b"\xc2" in text else text
-
-
-def _pieces(raw: bytes) -> Iterator[bytes]:
-    """The bytes in pieces of whole lines."""
-    start = 0
-    while start < len(raw):
-        end = raw.find(b"\n", start + _PIECE_BYTES) + 1 or len(raw)
-        yield raw[start:end]
-        start = end
-
-
-def _without_overwriting(raw: bytes) -> bytes:
-    raw = _ESCAPE.sub(b"", raw).replace(b"\r\n", b"\n")
-    if b"\r" in raw:
-        raw = b"\n".join(map(_last_written, raw.split(b"\n")))
-    return _STRUCK_OVER.sub(b"", raw) if b"\x08" in raw else raw
-
-
-def _last_written(line: bytes) -> bytes:
-    if b"\r" not in line:
-        return line
-    line = line.rstrip(b"\r")
-    return line[line.rfind(b"\r") + 1 :]
-
-
-def _is_binary(raw: bytes) -> bool:
-    """NUL, or more than a tenth of bytes that no text has."""
-    if b"\0" in raw:
-        return True
-    sample = raw[:_SAMPLE_BYTES]
-    odd = len(sample) - len(sample.translate(None, _ODD_CONTROLS))
-    if not sample.isascii():
-        odd += sample.decode("utf-8", "replace").count("\ufffd") - sample.count("\ufffd".encode())
-    return odd > _BINARY_SHARE * len(sample) + _CUT_CODE_POINTS
+def _lines(tail: bytes, line_ends: int) -> int:
+    """Lines of what ends with ``tail``: the last may have no line end."""
+    return line_ends + (not tail.endswith(b"\n"))
 
 
 def _binary(head: bytes, size: int, path: str | None, digest: str | None) -> str:
-    kind = next((name for magic, name in _MAGIC if head.startswith(magic)), "unknown type")
-    said = f"[binary output: {kind}, {size} bytes"
+    said = f"[binary output: {kind_of(head) or 'unknown type'}, {size} bytes"
     return said + (f", sha256 {digest}" if digest else "") + f"{_whereabouts(path)}]\n"
 
 
@@ -139,10 +84,12 @@ def _whereabouts(path: str | None) -> str:
     return f"; whole output: {shown.decode()}"
 
 
-def _without_cut_lines(beginning: bytes, end: bytes) -> tuple[bytes, bytes]:
-    """The windows without the lines that their edges cut; a window that is one line stays."""
+def _without_cut_lines(beginning: bytes, end: bytes) -> tuple[bytes, bytes, bool]:
+    """The windows without the lines that their edges cut; a window that is one line stays. True: the second one begins
+    with a whole line."""
     beginning = beginning[: beginning.rfind(b"\n") + 1] or beginning
-    return beginning, end[end.find(b"\n") + 1 :] or end
+    after = end[end.find(b"\n") + 1 :] if b"\n" in end else b""
+    return beginning, after or end, bool(after)
 
 
 # ---------------------------------------------------------------- above the cap
@@ -150,58 +97,73 @@ def _without_cut_lines(beginning: bytes, end: bytes) -> tuple[bytes, bytes]:
 
 class _Seen(NamedTuple):
     """What there is to choose from. ``gap``: offset in ``text`` where the bytes that no window holds are missing (its
-    end, when all were seen). ``size``: of the text; of the raw output when not all of it was seen."""
+    end, when all were seen). ``raw``: what the text before and after the gap was made of. ``size``, ``lines``: of the
+    raw output; lines None when nobody has counted. ``from_start``: the text after the gap begins with a whole line."""
 
     text: bytes
     gap: int
+    raw: tuple[bytes, bytes]
     size: int
-    windows: bool
+    lines: int | None
     path: str | None
-
-
-class _KeyLine(NamedTuple):
-    """A line worth keeping. ``at``: its offset in the text. ``rank``: smaller is kept first."""
-
-    at: int
-    rank: int
-    text: bytes
+    windows: bool = False
+    from_start: bool = True
 
 
 def _cut(seen: _Seen, cap: int) -> str:
     text = seen.text
-    room = cap - len(_marker(seen, seen.size, seen.size)) - len(_KEY_OPENING) - len(_KEY_CLOSING) - len(b"\n")
+    room = cap - len(_marker(seen, seen.size, seen.lines or 0)) - len(_KEY_OPENING) - len(_KEY_CLOSING) - len(b"\n")
     key_room = int(room * _KEY_SHARE)
     head_end = _head_end(text, min(seen.gap, int(room * _HEAD_SHARE)))
     least = seen.gap if seen.windows else head_end
     tail_start = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
-    keys = _key_lines(text, head_end, tail_start, seen.gap)
+    keys = key_lines(text, head_end, tail_start, seen.gap)
     for _ in range(_ROUNDS):
-        kept = _fitting(keys, key_room)
-        key_room = sum(map(_cost, kept))
+        kept = fitting(keys, key_room)
+        key_room = sum(line.cost for line in kept)
         # What the key lines left goes to the end, which may now hold some of them, which leaves more.
         wider = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
         if wider >= tail_start:
             break
         tail_start, keys = wider, [line for line in keys if line.at < wider]
-    return _composed(seen, head_end, tail_start, list(_numbered(_fitting(keys, key_room), seen)))
-
-
-_ROUNDS = 4
-_KEY_OPENING = b"[key lines among them:]\n"
-_KEY_CLOSING = b"[the end:]\n"
+    return _composed(seen, head_end, tail_start, list(_numbered(fitting(keys, key_room), seen)))
 
 
 def _composed(seen: _Seen, head_end: int, tail_start: int, keys: list[bytes]) -> str:
     head, tail = seen.text[:head_end], seen.text[tail_start:]
-    lines = seen.text.count(b"\n", head_end, tail_start)
-    marker = _marker(seen, seen.size - len(head) - len(tail), lines)
+    from_start = seen.from_start if tail_start == seen.gap else seen.text[tail_start - 1 : tail_start] == b"\n"
+    kept_bytes = _raw_before(seen.raw[0], head) + _raw_behind(seen.raw[1], tail, from_start)
+    kept_lines = head.count(b"\n") + (_lines(tail, tail.count(b"\n")) - (not from_start) if tail else 0)
+    marker = _marker(seen, kept_bytes, kept_lines)
     middle = [marker, _KEY_OPENING, *keys, _KEY_CLOSING] if keys else [marker]
     return b"".join([head, b"" if head.endswith(b"\n") or not head else b"\n", *middle, tail]).decode()
 
 
-def _marker(seen: _Seen, missing: int, lines: int) -> bytes:
-    counted = " (seen: its first and last 256 KiB)" if seen.windows else f" ({lines} lines)" if lines else ""
-    return f"[… {missing} of {seen.size} bytes left out{counted}{_whereabouts(seen.path)}]\n".encode()
+def _raw_before(raw: bytes, shown: bytes) -> int:
+    """How many bytes of ``raw`` the text ``shown`` at its beginning was made of."""
+    ends = shown.count(b"\n")
+    rest = raw.split(b"\n", ends)[-1]
+    cut_line = len(shown) - shown.rfind(b"\n") - 1
+    return len(raw) - len(rest) + min(cut_line, len(rest.partition(b"\n")[0]))
+
+
+def _raw_behind(raw: bytes, shown: bytes, from_start: bool) -> int:
+    """How many bytes of ``raw`` the text ``shown`` at its end was made of; it begins with a whole line, or not."""
+    if not shown:
+        return 0
+    before = raw.rsplit(b"\n", shown.count(b"\n"))[0]
+    line = len(before) - before.rfind(b"\n") - 1
+    return len(raw) - len(before) + (line if from_start else min(line, len(shown.partition(b"\n")[0])))
+
+
+def _marker(seen: _Seen, kept_bytes: int, kept_lines: int) -> bytes:
+    def counted(many_bytes: int, many_lines: int) -> str:
+        lines = "" if seen.lines is None else f" in {many_lines} line{'s' * (many_lines != 1)}"
+        return f"{many_bytes} bytes{lines}"
+
+    left = counted(seen.size - kept_bytes, (seen.lines or 0) - kept_lines)
+    windows = " (looked at: its first and last 256 KiB)" if seen.windows else ""
+    return f"[… left out: {left}; kept: {counted(kept_bytes, kept_lines)}{windows}{_whereabouts(seen.path)}]\n".encode()
 
 
 def _head_end(text: bytes, share: int) -> int:
@@ -228,75 +190,15 @@ def _forward(text: bytes, at: int) -> int:
     return at
 
 
-def _key_lines(text: bytes, start: int, end: int, gap: int) -> list[_KeyLine]:
-    """First and last line of each message between ``start`` and ``end``, by place. No line crosses ``gap``."""
-    found: dict[int, _KeyLine] = {}
-    for low, high in ((start, min(gap, end)), (max(gap, start), end)):
-        region = text[low:high].lower()
-        for rank, words in ((0, _FAILURES), (2, _REMARKS)):
-            for at, stop in {line for word in words for line in _lines_with(word, region)}:
-                found.setdefault(low + at, _KeyLine(low + at, rank, text[low + at : low + stop]))
-    return _first_and_last(sorted(found.values()))
-
-
-def _lines_with(word: bytes, region: bytes) -> Iterator[tuple[int, int]]:
-    """Lines (start, end) of the lower-case ``region`` that hold ``word``: some from the front, some from the back."""
-    at = region.find(word)
-    for _ in range(_HITS_OF_A_WORD):
-        if at < 0:
-            return
-        yield (line := _line_around(region, at))
-        at = region.find(word, line[1])
-    at = region.rfind(word)
-    for _ in range(_HITS_OF_A_WORD):
-        if at < 0:
-            return
-        yield (line := _line_around(region, at))
-        at = region.rfind(word, 0, line[0])
-
-
-def _line_around(region: bytes, at: int) -> tuple[int, int]:
-    end = region.find(b"\n", at)
-    return region.rfind(b"\n", 0, at) + 1, len(region) if end < 0 else end
-
-
-def _first_and_last(lines: list[_KeyLine]) -> list[_KeyLine]:
-    first: dict[bytes, _KeyLine] = {}
-    last: dict[bytes, _KeyLine] = {}
-    for line in lines:
-        message = _NUMBER.sub(b"#", line.text[:_KEY_LINE_BYTES].strip().lower())
-        first.setdefault(message, line)
-        last[message] = line
-    repeats = (line._replace(rank=line.rank + 1) for message, line in last.items() if line is not first[message])
-    return sorted([*first.values(), *repeats])
-
-
-def _cost(line: _KeyLine) -> int:
-    return min(len(line.text), _KEY_LINE_BYTES) + _NUMBERING_BYTES
-
-
-def _fitting(lines: list[_KeyLine], room: int) -> list[_KeyLine]:
-    """The most important lines that fit, by place."""
-    kept: list[_KeyLine] = []
-    for line in sorted(lines, key=lambda line: (line.rank, line.at)):
-        if _cost(line) <= room:
-            room -= _cost(line)
-            kept.append(line)
-    return sorted(kept)
-
-
-_NUMBERING_BYTES = 14
-"""At most: a sign or a seventh digit, six digits, ``: ``, the ellipsis of a line that was cut, a line end."""
-
-
-def _numbered(lines: list[_KeyLine], seen: _Seen) -> Iterator[bytes]:
-    """``12: text``; lines behind the gap are counted from the end: ``-3: text`` is the last but two."""
+def _numbered(lines: list[KeyLine], seen: _Seen) -> Iterator[bytes]:
+    """Lines with their numbers in the raw output; behind the gap, when nobody has counted, from the end: ``-3: text``
+    is the last but two."""
     text, gap = seen.text, seen.gap
-    at, number = 0, 1
+    at, number, behind = 0, 1, False
     for line in lines:
-        if line.at >= gap and number > 0:
-            at, number = gap, -1 - text.count(b"\n", gap, len(text) - 1)
+        if line.at >= gap and not behind:
+            at, number, behind = gap, -1 - text.count(b"\n", gap, len(text) - 1), True
+            number += 0 if seen.lines is None else seen.lines + 1
         number += text.count(b"\n", at, line.at)
         at = line.at
-        cut = line.text[: _backward(line.text, _KEY_LINE_BYTES)]
-        yield b"%d: %s%s\n" % (number, cut, "…".encode() if len(cut) < len(line.text) else b"")
+        yield line.numbered(number)
