@@ -185,7 +185,7 @@ def test_entries_and_exits_always_add_up_to_what_is_in_force(inputs):
     for kind, tool, key, step_ns in inputs:
         now_ns += step_ns
         made = kind(tool, now_ns) if kind in (Leaked, Confirmed) else kind(tool, key, now_ns)
-        for effect in machine.on(made):
+        for effect in (*machine.on(made), *machine.on_time(now_ns)):
             place = (effect.ward.measure.value, effect.ward.tool, effect.ward.key)
             told = told | {place} if isinstance(effect, Entered) else told - {place}
         assert told == {place for place in in_force(machine, now_ns) if place[0] != "warn"}
