@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deadlined._errors import DeadlinedError
+from protocol._places import STATE_VARIABLE
 
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 15.0
@@ -84,7 +85,8 @@ def open_private_daemon(
 def _environment(directory: Path, more: dict[str, str]) -> dict[str, str]:
     own = {f"XDG_{name}": str(directory / name.lower()) for name in ("STATE_HOME", "CACHE_HOME", "DATA_HOME")}
     kept = {name: value for name, value in os.environ.items() if name != "DEADLINED_SOCKET"}
-    return {**kept, **own, "XDG_RUNTIME_DIR": str(directory), **more}
+    own |= {"XDG_RUNTIME_DIR": str(directory), STATE_VARIABLE: str(directory / "state")}
+    return {**kept, **own, **more}
 
 
 def _wait_ready(daemon: PrivateDaemon) -> bool:

@@ -54,6 +54,7 @@ class Reason(StrEnum):
     POISON_CALL = "poison_call"
     CONTAINMENT = "containment"
     DAEMON_RESTARTED = "daemon_restarted"
+    STORE_UNAVAILABLE = "store_unavailable"
     SUPERVISOR_BUG = "supervisor_bug"
 
 
@@ -162,7 +163,11 @@ class Notice(msgspec.Struct, omit_defaults=True):
 
 
 class CallResult(msgspec.Struct):
-    """The one final record of a call; every reader gets the same."""
+    """The one final record of a call; every reader gets the same.
+
+    ``durable``: True, it was on the disk before it was told; False, the disk would not take it; None, nobody waited for
+    the disk (an attached read-only call).
+    """
 
     call: str
     tool: str
@@ -189,6 +194,7 @@ class CallResult(msgspec.Struct):
     usage: Usage | None = None
     idempotency_key: str | None = None
     replayed: bool = False
+    durable: bool | None = None
     workdir: str | None = None
     notices: list[Notice] = []
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 SOCKET_VARIABLE = "DEADLINED_SOCKET"
+STATE_VARIABLE = "DEADLINED_STATE_DIR"
 SOCKET_PATH_LIMIT = 107
 """Bytes of a path that fit ``sockaddr_un.sun_path`` with its closing NUL (unix(7))."""
 
@@ -45,7 +46,11 @@ def default_socket(environ: Mapping[str, str] = os.environ, uid: int | None = No
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> str:
-    """``/var/lib/deadlined`` for root; ``$XDG_STATE_HOME/deadlined``, else ``~/.local/state/deadlined``, for others."""
+    """``$DEADLINED_STATE_DIR``; without it ``/var/lib/deadlined`` for root and ``$XDG_STATE_HOME/deadlined``, else
+    ``~/.local/state/deadlined``, for everybody else."""
+    asked = environ.get(STATE_VARIABLE, "")
+    if os.path.isabs(asked):
+        return asked
     uid = os.geteuid() if uid is None else uid
     return "/var/lib/deadlined" if uid == 0 else os.path.join(_user_state(environ), "deadlined")
 

@@ -30,7 +30,9 @@ from supervisor.doors.connection import DoorLimits
 from supervisor.doors.unix import UnixDoor
 from supervisor.endings import Endings
 from supervisor.health import Health
+from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore
+from supervisor.journal.store import Store
 from supervisor.runtime import StateDirectory
 from supervisor.zygote_options import flavours_of
 
@@ -53,21 +55,25 @@ class Parts:
     tools: Tools
     calls: Calls
     endings: Endings
+    journal: Journal
     door: UnixDoor
 
 
-def assemble(config: Config, socket_path: str, state: StateDirectory, groups: ControlGroups) -> Parts:
-    """Everything but the loop. ``state`` and ``groups`` are open."""
+def assemble(config: Config, socket_path: str, state: StateDirectory, groups: ControlGroups, store: Store) -> Parts:
+    """Everything but the loop. ``state``, ``groups`` and ``store`` are open."""
     settings = config.daemon
     flavours = flavours_of(config)
     most = settings.in_flight + settings.spares + 1
     table = DeadlineTable(most * len(flavours))
     tools = Tools()
     host = Host("pidns+cgroup" if groups.can_kill else "pidns", "contain", config.limits)
-    endings = Endings(OutputStore(state.outputs), settings.result_ttl_ms)
+    journal = Journal(store)
+    endings = Endings(OutputStore(state.outputs), settings.result_ttl_ms, journal)
     killer = KillerLink(table)
     admission = Admission(settings.in_flight, settings.queue)
-    calls = Calls(secrets.token_hex(3), host, tools, endings, admission, killer)
+    # Never the name of a call of an earlier life, and hardly that of another daemon's.
+    boot = f"{secrets.token_hex(2)}{store.life:03x}"
+    calls = Calls(boot, host, tools, endings, admission, killer, journal)
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
@@ -95,11 +101,24 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
 
     for name in zygotes:
         make_pool(name, name, config.limits, settings.spares)
-    health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer)
+    health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer, journal)
     desk = Desk(calls, tools, health, _effective(config, socket_path))
     door = UnixDoor(desk, _door_limits(config), lambda: {link.pid for link in zygotes.values() if link.pid})
     return Parts(
-        host, state, groups, table, killer, second_line, zygotes, calls.pools, make_pool, tools, calls, endings, door
+        host,
+        state,
+        groups,
+        table,
+        killer,
+        second_line,
+        zygotes,
+        calls.pools,
+        make_pool,
+        tools,
+        calls,
+        endings,
+        journal,
+        door,
     )
 
 

@@ -7,6 +7,7 @@ workers say into their inputs. A kill enters as an event (`gone`) and takes the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from typing import assert_never
@@ -28,6 +29,10 @@ from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.endings import Endings
 from supervisor.gate import Gate
+from supervisor.intents import Intents
+from supervisor.journal import rows
+from supervisor.journal.journal import Journal
+from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
@@ -54,6 +59,7 @@ class Calls:
         endings: Endings,
         admit: admission.Admission,
         killer: KillerLink,
+        journal: Journal,
     ) -> None:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
@@ -62,6 +68,8 @@ class Calls:
         self._numbers = itertools.count(1)
         self._nonces = itertools.count(1)
         self._keys = Keys()
+        self._journal = journal
+        self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
         self._granted: deque[admission.Effect] = deque()
         self._over: deque[str] = deque()
         self._carrying = False
@@ -94,6 +102,7 @@ class Calls:
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
         key = call_id  # never used twice; a client's delivery key takes its place
+        claim: Claim | None = None
         try:
             judged = judge(submit, self._tools, self._host, now)
             if submit.key is not None:
@@ -102,19 +111,31 @@ class Calls:
                     return self._again(call_id, claim, submit, uid, now)
                 key = claim.key
             self.gate.check()  # behind the key: an answer that is there is given at any time
+            self._check_journal()
             self.gate.check_flavour(judged.flavour)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
-        call = LiveCall(call_id, uid, key, judged, now)
+        call = LiveCall(call_id, uid, key, judged, now, claim)
         self.live[call_id] = call
-        self._carry(
-            self._admission.submitted(
-                call_id, call.lane, judged.contract.side_by_side, judged.resource, judged.flavour, judged.deadline_ns
-            )
-        )
+        if submit.detach:
+            call.detached = True
+            self._intents.plan(call, self._planned)
+        else:
+            self._admit(call)
         if call.worker is None and call.result is None:
             self._keep_time(judged.deadline_ns)
         return call
+
+    def _check_journal(self) -> None:
+        """Raises Refusal while nothing can be made durable: what a call is about to do could not be."""
+        if self._journal.trouble is not None:
+            raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble)
+
+    def detach(self, call: LiveCall) -> None:
+        """Somebody detaches a call that was attached: `LiveCall.planners` hear when that is on the disk."""
+        if not call.detached:
+            call.detached = True
+            self._intents.detach(call)
 
     def end(self, call: LiveCall, status: Status, reason: Reason, detail: str = "") -> None:
         """Somebody wants a call to end. It settles when the kernel has confirmed it; a settled one is left alone."""
@@ -122,6 +143,13 @@ class Calls:
             self._placement.withdraw(call)
             self._carry(self._admission.cancelled(call.id))
         self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
+
+    def recall(self, recovered: Recovered) -> None:
+        """What the last life left: its results can be asked for again, its delivery keys are taken."""
+        for kept in recovered.kept:
+            self._endings.kept.keep(kept)
+        for key in recovered.keys:
+            self._keys.recall(key.place, key.said, key.call)
 
     def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
         """A live or kept call of the same uid (root may see all)."""
@@ -134,6 +162,22 @@ class Calls:
             await trio.sleep(0.005)
 
     # ------------------------------------------------------------ admission
+
+    def _planned(self, call: LiveCall) -> None:
+        call.tell_planned()
+        self._admit(call)
+
+    def _admit(self, call: LiveCall) -> None:
+        judged = call.judged
+        self._carry(
+            self._admission.submitted(
+                call.id, call.lane, judged.contract.side_by_side, judged.resource, judged.flavour, judged.deadline_ns
+            )
+        )
+
+    def _not_durable(self, call: LiveCall) -> None:
+        text = self._journal.trouble or "the journal took nothing"
+        self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, Reason.STORE_UNAVAILABLE, now_ns(), text))
 
     def _carry(self, effects: admission.Effects) -> None:
         """Carry effects out in a loop, never in a recursion: a call that ends on the spot frees the next one, and a
@@ -154,7 +198,10 @@ class Calls:
             return
         match effect:
             case admission.Granted():
-                self._placement.grant(call)
+                if call.judged.contract.read_only:
+                    self._placement.grant(call)
+                else:  # what it is about to do is on the disk before its frame leaves
+                    self._intents.claim(call, self._placement.grant)
             case admission.Refused():
                 full = "the queue is full"
                 self._feed(call, machine.EndAsked(Status.NOT_EXECUTED, effect.reason, now_ns(), full))
@@ -190,9 +237,13 @@ class Calls:
 
     def _on_time(self, now: int) -> None:
         self._carry(self._admission.on_time(now))
-        for call in self._placement.overdue(now):
+        for call in (*self._placement.overdue(now), *self._intents.overdue(now)):
             self._feed(call, machine.Expired(now))
-        self._wake_ns = min(self._admission.next_timer_ns() or NEVER_NS, self._placement.next_timer_ns())
+        self._wake_ns = min(
+            self._admission.next_timer_ns() or NEVER_NS,
+            self._placement.next_timer_ns(),
+            self._intents.next_timer_ns(),
+        )
 
     # ------------------------------------------------------------ from workers (the pools' Audience)
 
@@ -204,6 +255,7 @@ class Calls:
         match message:
             case Accepted():
                 self._feed(call, machine.Accepted(0))
+                self._intents.advanced(call, rows.ACCEPTED)
             case Ended():
                 self._answered(call, worker, message)
             case Progress():
@@ -289,6 +341,7 @@ class Calls:
             stream.handed_over()
         worker.calls_served += 1
         self._watch.add(call, call.machine.started_ns or 0)
+        self._intents.advanced(call, rows.SENT)
 
     def _settle(self, call: LiveCall, settle: machine.Settle) -> None:
         self._watch.discard(call)
@@ -313,11 +366,31 @@ class Calls:
         self._carry(self._admission.finished(self._over.popleft()))
 
     def _told(self, call: LiveCall, result: CallResult) -> None:
-        call.tell(result)  # first: who waits for it need not wait for our bookkeeping
+        """The result is whole. Its place goes to the next at once; who waits for it hears when it is on the disk, if
+        that was promised, and at once if not."""
+        self._over.append(call.id)
+        if call.recorded:
+            result.durable = True
+            kept = self._endings.pack(call, result)
+            self._intents.settled(call, result, kept, functools.partial(self._tell, call, result, kept))
+        else:
+            call.tell(result)  # first: who waits for it need not wait for our bookkeeping
+            kept = self._endings.pack(call, result)
+            self._keep(call, kept)
+            self._intents.settled(call, result, kept, None)
+
+    def _tell(self, call: LiveCall, result: CallResult, kept: KeptCall, durable: bool) -> None:
+        if not durable:  # the disk may take this one later
+            result.durable = False
+            kept = self._endings.pack(call, result)
+            self._intents.settled(call, result, kept, None)
+        call.tell(result)
+        self._keep(call, kept)
+
+    def _keep(self, call: LiveCall, kept: KeptCall) -> None:
         self.settled += 1
         del self.live[call.id]
-        self._endings.keep(call, result)
-        self._over.append(call.id)
+        self._endings.kept.keep(kept)
 
     # ------------------------------------------------------------ refusals
 
@@ -328,7 +401,11 @@ class Calls:
         settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
         call.result = results.result_of(self._facts(call), settle)
         self.settled += 1
-        self._endings.keep(call, call.result)
+        self._endings.kept.keep(self._endings.pack(call, call.result))
+        event = rows.refused(
+            call_id, uid, submit.run, submit.tool, str(refusal.reason), str(refusal), call.submitted_ms
+        )
+        self._journal.append((event,))
         return call
 
     def _came_to_nothing(self, call_id: str) -> bool:

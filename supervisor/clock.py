@@ -20,3 +20,8 @@ def now_ns() -> int:
 def loop_time(instant_ns: int) -> float:
     """An instant in the seconds of the running loop's own clock, for cancel scopes."""
     return trio.current_time() + (instant_ns - time.monotonic_ns()) / NS_PER_S
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 by the wall clock: a stamp for people and for the next life, never a reason to decide."""
+    return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
 """The daemon on one page: the order in which it starts and stops.
 
-Start: configuration → socket lock → state directories → control groups → killer → zygotes and first workers → a real
-throw-away tree is killed → door → ``ready``.
+Start: configuration → socket lock → state directories → journal, and what the last life left in it → control groups →
+killer → zygotes and first workers → a real throw-away tree is killed → door → ``ready``.
 Stop: no new calls → running ones end by themselves within the drain budget → the rest are killed → the kernel
 confirms → door, workers, groups, directories, socket.
 Exit 0: clean; 70: something survived; 75: another daemon owns the socket; 2: the configuration cannot be used; 125:
@@ -23,15 +23,18 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from protocol._contracts import CONTAINMENT_ORDER
+from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
 from protocol._places import PlaceError, find_socket
-from supervisor.assembly import Parts, assemble
-from supervisor.clock import now_ns
+from supervisor.assembly import Parts, assemble, product_version
+from supervisor.clock import now_ns, wall_ms
 from supervisor.config import Config, ConfigError, load
 from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.probe import ProbeFailed, prove
 from supervisor.containment.zygote import SpawnError
 from supervisor.doors.unix import DoorError, SocketTakenError, open_socket
+from supervisor.journal.recovery import Clocks, recover
+from supervisor.journal.store import Store, StoreError
 from supervisor.logs import open_log
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
 from supervisor.zygote_options import BARE
@@ -43,6 +46,9 @@ EXIT_CLEAN, EXIT_USAGE, EXIT_SURVIVORS, EXIT_TAKEN, EXIT_FAILED = 0, 2, 70, 75, 
 _CLOSE_BUDGET_S = 3.0
 _REMOVE_BUDGET_S = 5.0
 _EXPIRY_PERIOD_S = 5.0
+RETENTION_MS = 7 * 86_400_000
+"""How long events and delivery keys are remembered."""
+MOST_EVENTS = 1_000_000
 
 
 def main(config_path: str | None, socket_path: str | None, as_json: bool = False) -> int:
@@ -60,7 +66,7 @@ def main(config_path: str | None, socket_path: str | None, as_json: bool = False
         return _fail(EXIT_TAKEN, str(error))
     except (ConfigError, PlaceError) as error:
         return _fail(EXIT_USAGE, str(error))
-    except (DoorError, StateError, TooFewDescriptorsError) as error:
+    except (DoorError, StateError, StoreError, TooFewDescriptorsError) as error:
         return _fail(EXIT_FAILED, str(error))
 
 
@@ -81,15 +87,21 @@ class Daemon:
         protect_self()
         state = StateDirectory(self._config.daemon.state_dir, _name_of(self._socket_path))
         state.open()
+        store = Store(state.journal)
+        broken = store.open()
+        recovered = recover(store, state.outputs, self._config.daemon.result_ttl_ms, Clocks(now_ns(), wall_ms()))
         groups = ControlGroups()
         groups.open()
-        parts = assemble(self._config, self._socket_path, state, groups)
+        parts = assemble(self._config, self._socket_path, state, groups, store)
+        parts.journal.alarm = None if broken is None else f"the journal was changed by somebody else: {broken.why}"
+        parts.calls.recall(recovered)
         code = EXIT_FAILED
         try:
             code = await self._live(parts, listener)
         except* (SpawnError, ProbeFailed) as errors:
             code = _say_why(_first(errors))
         finally:
+            await parts.journal.close()
             parts.table.close()
             groups.close()
             with trio.move_on_after(_REMOVE_BUDGET_S, shield=True):  # the next start's sweep finishes what is left
@@ -108,7 +120,10 @@ class Daemon:
     async def _serve(self, parts: Parts, listener: socket.socket) -> None:
         async with trio.open_nursery() as doors:
             doors.start_soon(parts.door.serve, listener)
-            doors.start_soon(functools.partial(trio.to_thread.run_sync, parts.state.sweep, abandon_on_cancel=True))
+            oldest_s = (wall_ms() - RETENTION_MS) / 1_000
+            doors.start_soon(
+                functools.partial(trio.to_thread.run_sync, parts.state.sweep, oldest_s, abandon_on_cancel=True)
+            )
             self._say_ready(parts)
             await self._stop.wait()
             await self._drain(parts)
@@ -117,6 +132,7 @@ class Daemon:
     async def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
         self._check_host(parts)
         await nursery.start(self._hear_signals)
+        await nursery.start(parts.journal.run)
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
         nursery.start_soon(parts.second_line.run)
@@ -140,6 +156,9 @@ class Daemon:
     def _say_ready(self, parts: Parts) -> None:
         containment = "pidns+cgroup" if parts.groups.can_kill else "pidns"
         self._log.info("ready", socket=self._socket_path, containment=containment, limits=parts.groups.limits)
+        parts.journal.note(
+            EventKind.DAEMON_STARTED, pid=os.getpid(), version=product_version(), containment=containment
+        )
         ready = (
             json.dumps({"ready": self._socket_path, "pid": os.getpid()})
             if self._as_json
@@ -160,6 +179,7 @@ class Daemon:
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
             await parts.endings.expire(now_ns())
+            await parts.journal.prune(RETENTION_MS, MOST_EVENTS, RETENTION_MS)
 
     # ------------------------------------------------------------ stop
 
@@ -187,8 +207,8 @@ class Daemon:
             async with trio.open_nursery() as nursery:
                 for pool in parts.pools.values():
                     nursery.start_soon(pool.close)
-        parts.endings.close()
         survivors = sum(len(pool.alive) for pool in parts.pools.values())
+        parts.journal.note(EventKind.DAEMON_STOPPED, survivors=survivors)
         self._log.info("stopped", survivors=survivors)
         return survivors
 

@@ -100,14 +100,25 @@ class Desk:
     def _submit(self, asker: Asker, submit: cm.Submit) -> None:
         call = self._calls.submit(submit, asker.uid)
         if isinstance(call, LiveCall) and call.result is None:
-            if submit.detach or submit.announce:
-                asker.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             if submit.detach:
-                call.detached = True
+                self._detach(asker, submit, call)
                 return
+            if submit.announce:
+                asker.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             call.holders += 1
             asker.attached[submit.id] = call
         self._tell_when_settled(asker, submit.id, call)
+
+    def _detach(self, asker: Asker, submit: cm.Submit, call: LiveCall) -> None:
+        """Submitted is a promise that outlives the daemon, so it is given when the call is on the disk; when that comes
+        to nothing, the call's result is the answer."""
+        submitted = cm.Submitted(submit.id, call.id, call.judged.deadline_ms)
+        if call.planned:
+            asker.say(submitted)
+            return
+        call.planners[asker, submit.id] = lambda: asker.say(submitted)
+        self._tell_when_settled(asker, submit.id, call)
+        self._calls.detach(call)
 
     def _wait(self, asker: Asker, wait: cm.Wait) -> None:
         call = self._find(asker, wait.id, wait.call)

@@ -18,8 +18,10 @@ from protocol._outcomes import CallResult, Notice, Status
 from supervisor.containment.workers import Worker
 from supervisor.core.output import view_of
 from supervisor.core.results import output_info
+from supervisor.journal import rows
+from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore, edges, read_range
-from supervisor.journal.results import ResultStore
+from supervisor.journal.results import KeptCall, ResultStore, pack
 from supervisor.live_call import LiveCall
 
 _INLINE_BYTES = 16 << 10
@@ -30,9 +32,10 @@ _KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
 class Endings:
     """Raw outputs and results of this daemon's calls."""
 
-    def __init__(self, outputs: OutputStore, result_ttl_ms: int) -> None:
-        self._outputs = outputs
-        self.kept = ResultStore(result_ttl_ms, self._forget)
+    def __init__(self, outputs: OutputStore, result_ttl_ms: int, journal: Journal) -> None:
+        self._outputs, self._journal = outputs, journal
+        self.result_ttl_ms = result_ttl_ms
+        self.kept = ResultStore(self._forget)
         self._to_remove: list[str] = []
 
     def open_outputs(self, call: LiveCall, worker: Worker) -> list[int]:
@@ -95,19 +98,15 @@ class Endings:
         text = f"its output could not be kept whole: {error.strerror or error}"
         result.notices.append(Notice("output_lost", "warn", text))
 
-    def keep(self, call: LiveCall, result: CallResult) -> None:
-        """The call has settled: readers may ask for it until its time is up."""
-        self.kept.keep(call.uid, result, call.files, call.submitted_ns + result.timing.duration_ms * NS_PER_MS)
+    def pack(self, call: LiveCall, result: CallResult) -> KeptCall:
+        """A result as every reader hears it, until its time is up."""
+        until_ns = call.submitted_ns + (result.timing.duration_ms + self.result_ttl_ms) * NS_PER_MS
+        return pack(call.uid, result, tuple(call.files), until_ns)
 
     async def expire(self, now_ns: int) -> None:
         """Forget what is too old, and remove its files."""
         self.kept.expire(now_ns)
         await self._remove()
-
-    def close(self) -> None:
-        """Forget everything: results do not outlive this daemon yet. Their files go with the state directory."""
-        self.kept.clear()
-        self._to_remove.clear()
 
     def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> int:
         """A Python call that printed takes its worker's standing file."""
@@ -151,8 +150,9 @@ class Endings:
         result.output.view = view_of(head, tail, size, path, result.output.sha256)
         return True
 
-    def _forget(self, files: tuple[str, ...]) -> None:
-        self._to_remove += files
+    def _forget(self, kept: KeptCall) -> None:
+        self._to_remove += kept.files
+        self._journal.append((rows.forgotten(kept.id),))
 
     async def _remove(self) -> None:
         """In one thread for all: a thread per file made a stop take 0.7 s for each thousand results that were kept."""

@@ -9,6 +9,7 @@ from protocol._deadlines import elapsed_ms
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.killer import KillerLink
+from supervisor.journal.journal import Journal
 
 
 class Health:
@@ -22,9 +23,10 @@ class Health:
         why: list[str],
         frame_limit: int,
         killer: KillerLink,
+        journal: Journal,
     ) -> None:
         self._calls, self._version = calls, version
-        self._why, self._killer = why, killer
+        self._why, self._killer, self._journal = why, killer, journal
         self._born_ns = now_ns()
         self.containment, self.frame_limit = containment, frame_limit
 
@@ -50,7 +52,7 @@ class Health:
         )
 
     def _degraded(self) -> list[str]:
-        wrong = []
+        wrong = [why for why in (self._journal.alarm, self._journal.trouble) if why is not None]
         if not self._killer.armed:
             wrong.append("no killer is armed: the second line holds the deadlines, nothing is dispatched")
         if quarantined := self._calls.gate.quarantined():

@@ -1,5 +1,5 @@
 """Delivery keys of clients: the same key of the same uid and run names the same logical call, so a delivery that comes
-twice is answered once. (In memory, as long as the daemon lives; the journal takes this place later.)"""
+twice is answered once. In memory; the journal's call rows have them for the next life, which `recall`s them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ MOST = 100_000
 
 class Claim(NamedTuple):
     """``key`` goes downstream with the call. ``earlier``: the call that this delivery key stands for already, if any;
-    ``same``: whether that one was the same tool with the same arguments."""
+    ``same``: whether that one was the same tool with the same arguments. ``place``, ``said``: the digests of the
+    delivery key with its uid and run, and of the tool with its arguments."""
 
     key: str
+    place: bytes
+    said: bytes
     earlier: str | None = None
     same: bool = True
 
@@ -36,11 +39,15 @@ class Keys:
         downstream = base64.b32encode(place).decode().rstrip("=").lower()
         earlier, then = self._calls.get(place, ("", said))
         if earlier and not (said == then and spent(earlier)):
-            return Claim(downstream, earlier, said == then)
+            return Claim(downstream, place, said, earlier, said == then)
+        self.recall(place, said, call)
+        return Claim(downstream, place, said)
+
+    def recall(self, place: bytes, said: bytes, call: str) -> None:
+        """A delivery key stands for a call, from now on or since an earlier life."""
         self._calls[place] = call, said
         if len(self._calls) > MOST:
             del self._calls[next(iter(self._calls))]
-        return Claim(downstream)
 
 
 def _digest(*parts: str) -> bytes:

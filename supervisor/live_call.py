@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol._outcomes import CallResult
+from supervisor.clock import wall_ms
 from supervisor.core.call import CallMachine
 from supervisor.core.intake import Judged
 
 if TYPE_CHECKING:
     from supervisor.containment.workers import Worker
     from supervisor.journal.outputs import Stream
+    from supervisor.keys import Claim
 
 Watcher = Callable[[CallResult], None]
 
@@ -20,6 +22,7 @@ class LiveCall:
     """``result`` is None until it has settled. ``files``: paths that go when the result is forgotten."""
 
     __slots__ = (
+        "claim",
         "descriptors",
         "detached",
         "files",
@@ -30,16 +33,22 @@ class LiveCall:
         "last_activity_ns",
         "machine",
         "output_bytes",
+        "planned",
+        "planners",
+        "recorded",
         "result",
         "streams",
+        "submitted_ms",
         "submitted_ns",
         "uid",
         "watchers",
         "worker",
     )
 
-    def __init__(self, call_id: str, uid: int, key: str, judged: Judged, submitted_ns: int) -> None:
-        self.id, self.uid, self.key = call_id, uid, key
+    def __init__(
+        self, call_id: str, uid: int, key: str, judged: Judged, submitted_ns: int, claim: Claim | None = None
+    ) -> None:
+        self.id, self.uid, self.key, self.claim = call_id, uid, key, claim
         self.judged = judged
         self.submitted_ns = self.last_activity_ns = submitted_ns
         self.machine = CallMachine(
@@ -53,14 +62,28 @@ class LiveCall:
         """By who asked and under which of its numbers, so that one who leaves can be forgotten."""
         self.result: CallResult | None = None
         self.files: list[str] = []
+        self.recorded = False
+        """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
+        self.submitted_ms = wall_ms()
         self.holders = 0
         """Connections that the call is attached to; the same delivery key may attach several."""
         self.detached = False
+        self.planned = False
+        self.planners: dict[tuple[object, int], Callable[[], None]] = {}
+        """Who waits to hear that it is on the disk, and will then wait for nothing more."""
 
     @property
     def lane(self) -> str:
         """The run it belongs to, which is a name of its user's; a call outside a run is a run of its own."""
         return self.id if not self.judged.run else f"{self.uid}/{self.judged.run}"
+
+    def tell_planned(self) -> None:
+        """It is on the disk: whoever detached it hears that, and no result."""
+        self.planned = True
+        planners, self.planners = self.planners, {}
+        for asked, say in planners.items():
+            self.watchers.pop(asked, None)
+            say()
 
     def tell(self, result: CallResult) -> None:
         """It has settled: every watcher hears it once."""

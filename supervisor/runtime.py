@@ -6,8 +6,10 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import resource
 import secrets
+import stat
 
 from supervisor.trees import remove_tree
 from supervisor.zygote_options import is_text
@@ -20,6 +22,8 @@ _DESCRIPTORS_OF_WORKER = 10
 """Socket, pidfd, group, standing file; while a command runs, two pipes and two raw files as well."""
 _LOCK = ".lock"
 _GONE = ".gone"
+_STATE_NAME = re.compile(r"[0-9a-f]{16}")
+"""What `daemon` calls a daemon's directory: nothing else below the state directory is ever touched."""
 
 
 class StateError(Exception):
@@ -52,52 +56,83 @@ def protect_self() -> None:
 
 
 class StateDirectory:
-    """``<state>/<name>/{work,outputs}``, 0700, one per daemon, with ``<name>.lock`` beside it for as long as it lives.
+    """``<state>/<name>/{journal.db,outputs,work}``, 0700, one per daemon, ``<name>.lock`` beside it while it lives.
 
-    Whoever has started sweeps: a directory whose lock nobody holds belongs to a daemon that was killed.
+    Journal and outputs go on from one life to the next; ``work`` is a life's own. Whoever has started sweeps: what of
+    other daemons' directories nobody has used for a week goes too.
     """
 
     def __init__(self, parent: str, name: str) -> None:
         self.path = os.path.join(parent, name)
         self.work = os.path.join(self.path, "work")
         self.outputs = os.path.join(self.path, "outputs")
+        self.journal = os.path.join(self.path, "journal.db")
         self._lock = -1
 
     def open(self) -> None:
-        """Make the directories, empty. Only the owner of the socket's lock may call this. Raises StateError."""
+        """Make what is missing; ``work`` is empty. For the owner of the socket's lock alone. Raises StateError."""
         parent = os.path.dirname(self.path)
         if not is_text(self.path):  # results name files in it, and neither codec could say them
             raise StateError(f"the state directory {self.path!r} cannot be used: its name is no UTF-8")
         try:
             os.makedirs(parent, mode=0o700, exist_ok=True)
+            _check(parent, private=False)
             self._lock = _locked(self.path + _LOCK)
-            if os.path.lexists(self.path):
-                os.rename(self.path, f"{self.path}.{secrets.token_hex(4)}{_GONE}")
-            for directory in (self.path, self.work, self.outputs):
-                os.mkdir(directory, 0o700)
+            self._put_away(self.work)
+            for directory in (self.path, self.outputs, self.work):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory, 0o700)
+                _check(directory, private=True)
+        except BlockingIOError as error:
+            raise StateError(f"the state directory {self.path} is used by another daemon") from error
         except OSError as error:
             raise StateError(f"the state directory {self.path} cannot be used: {error.strerror}") from error
 
+    def _put_away(self, directory: str) -> None:
+        if os.path.lexists(directory):
+            os.rename(directory, f"{self.path}.{secrets.token_hex(4)}{_GONE}")
+
     def close(self) -> None:
-        """Remove everything. Long after many calls: run it in a thread; a sweep finishes what was abandoned."""
-        remove_tree(self.path)
+        """Remove this life's work. May take long: run it in a thread; a sweep finishes what was abandoned."""
+        remove_tree(self.work)
         with contextlib.suppress(OSError):  # a tool of our uid may have been here
             os.unlink(self.path + _LOCK)
         os.close(self._lock)
 
-    def sweep(self) -> None:
-        """Remove what killed daemons left. May take long: run it in a thread, once the daemon serves."""
+    def sweep(self, oldest_s: float) -> None:
+        """Remove what was put away, killed daemons' work, and all of a daemon that wrote nothing since ``oldest_s``
+        (seconds since 1970). May take long: run it in a thread, once the daemon serves."""
         parent = os.path.dirname(self.path)
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
             if name.endswith(_GONE):
                 remove_tree(path)
-            elif name.endswith(_LOCK):
+            elif _STATE_NAME.fullmatch(name) and path != self.path:
                 with contextlib.suppress(OSError):  # held by a daemon that lives, or gone already
-                    lock = _locked(path)
-                    remove_tree(path.removesuffix(_LOCK))
-                    os.unlink(path)
-                    os.close(lock)
+                    _sweep_other(path, oldest_s)
+
+
+def _sweep_other(path: str, oldest_s: float) -> None:
+    lock = _locked(path + _LOCK)
+    try:
+        journal = os.path.join(path, "journal.db")
+        used_s = max(os.stat(file).st_mtime for file in (journal, journal + "-wal", path) if os.path.exists(file))
+        remove_tree(path if used_s < oldest_s else os.path.join(path, "work"))
+        os.unlink(path + _LOCK)
+    finally:
+        os.close(lock)
+
+
+def _check(directory: str, private: bool) -> None:
+    """Raises StateError for a directory in which others could put theirs in our files' place."""
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode):
+        raise StateError(f"{directory} is no directory; it is left alone")
+    if found.st_uid not in ((os.geteuid(),) if private else (os.geteuid(), 0)):
+        raise StateError(f"the state directory {directory} belongs to uid {found.st_uid}, not to us")
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & (0o077 if private else 0o022) and not (not private and mode & stat.S_ISVTX):
+        raise StateError(f"the state directory {directory} is open to others (mode {mode:04o}): chmod 700 it")
 
 
 def _locked(path: str) -> int:

@@ -27,12 +27,13 @@ from protocol._quantities import say_duration
 from protocol._worker_messages import Ended
 from supervisor.core.call import Death, Settle
 
-_RETRYABLE = {Reason.OVERLOADED, Reason.POOL_UNHEALTHY, Reason.SPAWN_FAILED}
+_RETRYABLE = {Reason.OVERLOADED, Reason.POOL_UNHEALTHY, Reason.SPAWN_FAILED, Reason.STORE_UNAVAILABLE}
 _REFUSED_CLASS = {
     Reason.POLICY_DENIED: ErrorClass.POLICY,
     Reason.SANDBOX_DENIED: ErrorClass.POLICY,
     Reason.OVERLOADED: ErrorClass.OVERLOADED,
     Reason.POOL_UNHEALTHY: ErrorClass.OVERLOADED,
+    Reason.STORE_UNAVAILABLE: ErrorClass.OVERLOADED,
     Reason.SUPERVISOR_BUG: ErrorClass.BUG,
 }
 _GOOD = frozenset((Status.OK, Status.NO_RESULT))
@@ -175,6 +176,9 @@ def _error(facts: Facts, settle: Settle) -> ErrorInfo:
 
 
 def _answered_error(ended: Ended) -> ErrorInfo:
+    if ended.how == "exit" and ended.code is None and ended.signal is None:
+        text = "the command has ended; its exit status is unknown, somebody else has collected it"
+        return ErrorInfo(ErrorClass.TOOL, "exit_unknown", text)
     if ended.how == "exit":
         how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.code}"
         return ErrorInfo(ErrorClass.FEEDBACK, "signal" if ended.signal else "exit", f"the command ended with {how}")

@@ -1,4 +1,4 @@
-"""Results of settled calls, kept in memory until their time is up. (The journal on disk takes this place later.)
+"""Results of settled calls, at hand until their time is up; `rows` has those that must outlive the daemon on disk.
 
 A result is kept as the bytes of its message: every reader gets the same ones, and a hundred thousand of them are a few
 objects to the collector and not a few million.
@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import CallResult
 
 MOST = 100_000
@@ -45,17 +44,20 @@ class KeptCall(msgspec.Struct, gc=False, frozen=True):
         return _DECODER.decode(self.packed)
 
 
+def pack(uid: int, result: CallResult, files: tuple[str, ...], until_ns: int) -> KeptCall:
+    """A result as it is told from now on."""
+    return KeptCall(result.call, uid, _ENCODER.encode(result), files, until_ns, result.output.bytes)
+
+
 class ResultStore:
-    """Settled calls by id, forgotten ``ttl_ms`` after they settled; ``forget`` is told of the files of each."""
+    """Settled calls by id, forgotten when their time is up; ``forget`` is told of each."""
 
     def __init__(
         self,
-        ttl_ms: int,
-        forget: Callable[[tuple[str, ...]], None],
+        forget: Callable[[KeptCall], None],
         most_bytes: int = MOST_BYTES,
         most_output: int = MOST_OUTPUT,
     ) -> None:
-        self._ttl_ns = ttl_ms * NS_PER_MS
         self._forget = forget
         self._most_bytes, self._most_output = most_bytes, most_output
         self._bytes = self._output = 0
@@ -64,16 +66,13 @@ class ResultStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, uid: int, result: CallResult, files: list[str], now_ns: int) -> KeptCall:
+    def keep(self, kept: KeptCall) -> None:
         """Keep a settled call."""
-        until_ns, output = now_ns + self._ttl_ns, result.output.bytes
-        kept = KeptCall(result.call, uid, _ENCODER.encode(result), tuple(files), until_ns, output)
-        self._kept[result.call] = kept
+        self._kept[kept.id] = kept
         self._bytes += kept.memory
-        self._output += output
+        self._output += kept.output_bytes
         while self._too_much():
             self._drop_first()
-        return kept
 
     def _too_much(self) -> bool:
         full = self._bytes > self._most_bytes or self._output > self._most_output or len(self._kept) > MOST
@@ -84,18 +83,12 @@ class ResultStore:
         return self._kept.get(call)
 
     def expire(self, now_ns: int) -> None:
-        """Forget what is older than the time to live."""
+        """Forget those whose time is up."""
         while self._kept and next(iter(self._kept.values())).until_ns <= now_ns:
-            self._drop_first()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        while self._kept:
             self._drop_first()
 
     def _drop_first(self) -> None:
         _, kept = self._kept.popitem(last=False)
         self._bytes -= kept.memory
         self._output -= kept.output_bytes
-        if kept.files:
-            self._forget(kept.files)
+        self._forget(kept)

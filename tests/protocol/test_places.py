@@ -27,6 +27,8 @@ def test_a_plain_user_never_gets_tmp():
 
 
 def test_state_is_the_systems_for_root_and_the_users_own_for_others():
+    assert default_state_dir({"DEADLINED_STATE_DIR": "/v", "XDG_STATE_HOME": "/s"}, 0) == "/v"
+    assert default_state_dir({"DEADLINED_STATE_DIR": "rel"}, 0) == "/var/lib/deadlined"
     assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/root"}, 0) == "/var/lib/deadlined"
     assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/home/u"}, 1234) == "/s/deadlined"
     assert default_state_dir({"XDG_STATE_HOME": "rel", "HOME": "/home/u"}, 1234) == "/home/u/.local/state/deadlined"

@@ -1,0 +1,153 @@
+"""What the journal writes of one call, as changes for the store: its row, and the events that go with it.
+
+planned   a detached call, before its submitter hears of it
+claimed   a call with a side effect, before its frame leaves: from here on it may have run
+sent, accepted   on their way; may be lost with a daemon that is killed, so nothing is concluded from their absence
+settled   the one result, whatever it is; the row's state is then its delivery
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from protocol._events import EventKind
+from protocol._outcomes import CallResult
+from supervisor.journal.results import KeptCall
+from supervisor.journal.store import Change, Draft
+
+PLANNED, CLAIMED, SENT, ACCEPTED = UNSETTLED = ("planned", "claimed", "sent", "accepted")
+_TEXT_BYTES = 2_000
+"""Bound on a free text in an event: the log is no place for a tool's output."""
+
+_COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, state, submitted_ms"
+_PLAN = f"""INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO NOTHING"""  # noqa: S608  # our own column names
+_CLAIM = _PLAN.replace("DO NOTHING", "DO UPDATE SET state = excluded.state")
+_FREE_PLACE = "UPDATE calls SET place = NULL WHERE place = ? AND id != ?"
+_ADVANCE = "UPDATE calls SET state = ? WHERE id = ? AND result IS NULL"
+_SETTLE = f"""INSERT INTO calls ({_COLUMNS}, expires_ms, result, files, output_bytes)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires_ms = excluded.expires_ms,
+    result = excluded.result, files = excluded.files, output_bytes = excluded.output_bytes"""  # noqa: S608  # the same
+
+
+class CallRow(msgspec.Struct, gc=False):
+    """What identifies a call for good. ``place``: digest of uid, run and delivery key; ``said``: of tool and arguments.
+    ``arguments``: their text, of calls that may change something. ``submitted_ms``: wall clock."""
+
+    id: str
+    uid: int
+    run: str | None
+    tool: str
+    place: bytes | None
+    said: bytes | None
+    key: str
+    read_only: bool
+    deadline_ms: int
+    arguments: str | None
+    submitted_ms: int
+
+
+def planned(row: CallRow, now_ms: int) -> tuple[Change, ...]:
+    """Before the submitter of a detached call hears of it."""
+    return _entered(row, _PLAN, PLANNED, EventKind.CALL_PLANNED, now_ms)
+
+
+def claimed(row: CallRow, now_ms: int) -> tuple[Change, ...]:
+    """Before the frame of a call with a side effect leaves."""
+    return _entered(row, _CLAIM, CLAIMED, EventKind.CALL_CLAIMED, now_ms)
+
+
+def advanced(row: CallRow, state: str, now_ms: int, **data: Any) -> tuple[Change, ...]:
+    """A claimed call was sent, or accepted by its worker."""
+    kind = EventKind.CALL_SENT if state == SENT else EventKind.CALL_ACCEPTED
+    return (Change(_ADVANCE, (state, row.id), _of(row, kind, now_ms, data)),)
+
+
+def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, now_ms: int) -> tuple[Change, ...]:
+    """The one terminal record. The event holds a digest of the result, which makes that one tamper-evident too."""
+    data: dict[str, Any] = {
+        "tool": row.tool,
+        "status": result.status,
+        "reason": result.reason,
+        "delivery": result.delivery,
+        "duration_ms": result.timing.duration_ms,
+        "result_sha256": hashlib.sha256(kept.packed).hexdigest(),
+    }
+    if result.kill is not None:
+        data["kill"] = result.kill
+    if result.left_processes:
+        data["left_processes"] = result.left_processes
+    values = (kept.packed, _json(kept.files), kept.output_bytes)
+    change = Change(
+        _SETTLE,
+        (*_values(row, str(result.delivery)), expires_ms, *values),
+        _of(row, EventKind.CALL_ENDED, now_ms, data),
+    )
+    return (*_free_place(row), change)
+
+
+def refused(call: str, uid: int, run: str | None, tool: str, reason: str, text: str, now_ms: int) -> Change:
+    """A call that was refused before anything of it was recorded."""
+    data = {"tool": tool[:200], "reason": reason, "text": text}
+    return Change(event=draft(EventKind.CALL_REFUSED, now_ms, call, uid, run, data))
+
+
+def forgotten(call: str) -> Change:
+    """A result's time is up. The row stays while its delivery key must be remembered; `too_old` takes it later."""
+    return Change("UPDATE calls SET result = NULL, arguments = NULL, files = NULL WHERE id = ?", (call,))
+
+
+def too_old(before_ms: int) -> tuple[Change, ...]:
+    """Rows whose delivery key need not be remembered any more, and those that had none."""
+    unsettled = f"state IN {UNSETTLED}"  # Python writes a tuple of words as SQL does
+    keyless = f"DELETE FROM calls WHERE result IS NULL AND place IS NULL AND NOT {unsettled}"  # noqa: S608  # our words
+    old = f"DELETE FROM calls WHERE submitted_ms < ? AND NOT {unsettled}"  # noqa: S608  # the same
+    return (Change(keyless), Change(old, (before_ms,)))
+
+
+def draft(kind: str, now_ms: int, call: str | None, uid: int | None, run: str | None, data: dict[str, Any]) -> Draft:
+    """An event about to be numbered. Long texts are cut, and half surrogate pairs made sayable."""
+    return Draft(now_ms, kind, call, run, uid, _json(data))
+
+
+def _json(value: Any) -> str:
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a name that came from the system, or from a tool
+        return msgspec.json.encode(_sayable(msgspec.to_builtins(value))).decode()
+    return text if len(text) <= _TEXT_BYTES else msgspec.json.encode(_sayable(msgspec.to_builtins(value))).decode()
+
+
+def _sayable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()[:_TEXT_BYTES]
+        case dict():
+            return {_sayable(name): _sayable(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_sayable(one) for one in value]
+        case _:
+            return value
+
+
+def _entered(row: CallRow, insert: str, state: str, kind: EventKind, now_ms: int) -> tuple[Change, ...]:
+    data = {"tool": row.tool, "deadline_ms": row.deadline_ms}
+    return (*_free_place(row), Change(insert, _values(row, state), _of(row, kind, now_ms, data)))
+
+
+def _free_place(row: CallRow) -> tuple[Change, ...]:
+    """An earlier call under the same delivery key came to nothing: this one stands for the key now."""
+    return () if row.place is None else (Change(_FREE_PLACE, (row.place, row.id)),)
+
+
+def _values(row: CallRow, state: str) -> tuple[object, ...]:
+    place = (row.place, row.said, row.key, row.read_only, row.deadline_ms, row.arguments)
+    return (row.id, row.uid, row.run, row.tool, *place, state, row.submitted_ms)
+
+
+def _of(row: CallRow, kind: EventKind, now_ms: int, data: dict[str, Any]) -> Draft:
+    return draft(kind, now_ms, row.id, row.uid, row.run, data)

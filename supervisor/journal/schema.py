@@ -1,0 +1,84 @@
+"""The tables of the journal, as migrations by number. ``PRAGMA user_version`` says how many have been applied.
+
+A migration that has left this house is never edited: a change is a new one at the end. A file of a later version is
+refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+MIGRATIONS = (
+    """
+    -- One row. `events` below `first_seq` have been pruned; `anchor` is the hash of the last of them.
+    CREATE TABLE log (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        lives INTEGER NOT NULL,
+        first_seq INTEGER NOT NULL,
+        anchor BLOB NOT NULL
+    );
+    INSERT INTO log VALUES (1, 0, 1, zeroblob(32));
+
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        call TEXT,
+        run TEXT,
+        uid INTEGER,
+        data TEXT NOT NULL,
+        hash BLOB NOT NULL
+    );
+    CREATE INDEX events_of_call ON events (call, seq) WHERE call IS NOT NULL;
+
+    -- One row per logical call that had to be remembered before it ran, or that has settled.
+    -- state: planned, claimed, sent, accepted, then the delivery of its one result.
+    CREATE TABLE calls (
+        id TEXT PRIMARY KEY,
+        uid INTEGER NOT NULL,
+        run TEXT,
+        tool TEXT NOT NULL,
+        place BLOB,
+        said BLOB,
+        key TEXT NOT NULL,
+        read_only INTEGER NOT NULL,
+        deadline_ms INTEGER NOT NULL,
+        arguments TEXT,
+        state TEXT NOT NULL,
+        submitted_ms INTEGER NOT NULL,
+        expires_ms INTEGER,
+        result BLOB,
+        files TEXT,
+        output_bytes INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX calls_by_place ON calls (place) WHERE place IS NOT NULL;
+    CREATE INDEX calls_by_age ON calls (submitted_ms);
+
+    -- Processes of this life's workers, for the next life's sweep; a row goes when the kernel has confirmed the end.
+    CREATE TABLE workers (
+        life INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        pid INTEGER NOT NULL,
+        start_ticks INTEGER NOT NULL,
+        boot_id TEXT NOT NULL,
+        groups TEXT NOT NULL,
+        PRIMARY KEY (life, number)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+class NewerJournalError(Exception):
+    """The file was written by a later version of the product."""
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring a journal up to date, each migration in a transaction of its own. Raises NewerJournalError, apsw.Error."""
+    version = connection.pragma("user_version")
+    assert isinstance(version, int)
+    if version > len(MIGRATIONS):
+        raise NewerJournalError(f"its tables have version {version}; this deadlined knows {len(MIGRATIONS)}")
+    for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+        with connection:
+            connection.execute(statements)
+            connection.pragma("user_version", number)

@@ -1,0 +1,187 @@
+"""The journal's file: an SQLite database in WAL mode, one writer, every commit synced before it counts.
+
+Blocking, and called from one thread at a time by `journal.Journal`; nothing here knows of a loop. Numbers and hashes of
+events are given out inside the commit that writes them, so a number that was ever seen is never used again and a
+commit that fails leaves no gap.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from protocol._events import Event
+from supervisor.journal.chain import BrokenChain, Record, link, verify
+from supervisor.journal.schema import NewerJournalError, migrate
+
+_FSYNC_CODES = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE seq > ?"
+_PRUNE_AT_ONCE = 2_000
+
+
+class StoreError(Exception):
+    """The journal cannot be used; the text says which file and why."""
+
+
+class NoRoomError(StoreError):
+    """A commit did not go through and the next may: a full disk, a failed write. Nothing of it was written."""
+
+
+class BrokenStoreError(StoreError):
+    """What was written cannot be known any more: an fsync failed, or the file is damaged. Not to be tried again."""
+
+
+class Draft(NamedTuple):
+    """An event before it has its number. ``data``: JSON text."""
+
+    at_ms: int
+    kind: str
+    call: str | None
+    run: str | None
+    uid: int | None
+    data: str
+
+
+class Change(NamedTuple):
+    """One statement, one event, or both: they are written together or not at all."""
+
+    statement: str | None = None
+    values: tuple[object, ...] = ()
+    event: Draft | None = None
+
+
+class Store:
+    """One journal file. ``vfs``: the name of an SQLite VFS, for tests of disks that fail."""
+
+    def __init__(self, path: str, vfs: str | None = None) -> None:
+        self.path, self._vfs = path, vfs
+        self._writer: apsw.Connection
+        self._seq, self._hash = 0, b""
+        self.life = 0
+        """How many daemons have opened this journal, this one included."""
+
+    def open(self) -> BrokenChain | None:
+        """Open or make the file, bring its tables up to date, count this life; where the chain is broken, if it is.
+
+        Raises StoreError.
+        """
+        try:
+            self._make_file()
+            self._writer = apsw.Connection(self.path, vfs=self._vfs)
+            self._writer.set_busy_timeout(2_000)
+            self._writer.pragma("journal_mode", "wal")
+            self._writer.pragma("synchronous", "full")
+            migrate(self._writer)
+            broken = self._find_end()
+            self._writer.execute("UPDATE log SET lives = lives + 1")
+            ((self.life,),) = self._writer.execute("SELECT lives FROM log")
+        except (apsw.Error, OSError, NewerJournalError) as error:
+            raise StoreError(f"the journal {self.path} cannot be used: {error}") from error
+        return broken
+
+    def close(self) -> None:
+        """Give the file up."""
+        self._writer.close()
+
+    @property
+    def seq(self) -> int:
+        """The number of the last committed event."""
+        return self._seq
+
+    def commit(self, changes: Sequence[Change]) -> int:
+        """Write all or nothing, synced; the number of the last event now. Raises NoRoomError, BrokenStoreError."""
+        seq, last = self._seq, self._hash
+        try:
+            with self._writer:
+                for change in changes:
+                    if change.statement is not None:
+                        self._writer.execute(change.statement, change.values)
+                    if change.event is not None:
+                        record = Record(seq + 1, *change.event)
+                        last = link(last, record)
+                        self._writer.execute(_INSERT_EVENT, (*record, last))
+                        seq += 1
+        except apsw.Error as error:
+            raise _translated(error, self.path) from error
+        self._seq, self._hash = seq, last
+        return seq
+
+    def rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a question. Raises StoreError."""
+        try:
+            yield from self._writer.execute(query, values)
+        except apsw.Error as error:
+            raise _translated(error, self.path) from error
+
+    def events(self, after: int, limit: int, call: str | None = None, uid: int | None = None) -> list[Event]:
+        """Committed events behind number ``after``, oldest first, at most ``limit``; of one call, of one uid's calls.
+
+        Raises StoreError.
+        """
+        query = _EVENTS
+        values: list[object] = [after]
+        for column, wanted in (("call", call), ("uid", uid)):
+            if wanted is not None:
+                query += f" AND {column} = ?"  # one of two words of ours
+                values.append(wanted)
+        return [_event(row) for row in self.rows(f"{query} ORDER BY seq LIMIT {limit:d}", tuple(values))]
+
+    def prune_events(self, before_ms: int, most: int) -> int:
+        """Take old events off the front, by age or when there are more than ``most``; how many went this time.
+
+        The chain's anchor moves with them, so that the rest still verifies. Raises StoreError.
+        """
+        first: int
+        ((first,),) = self.rows("SELECT first_seq FROM log")
+        oldest_kept = max(first, self._seq - most + 1)
+        for (seq,) in self.rows("SELECT seq FROM events WHERE at_ms >= ? ORDER BY seq LIMIT 1", (before_ms,)):
+            oldest_kept = max(oldest_kept, seq)
+        last_gone = min(oldest_kept - 1, first + _PRUNE_AT_ONCE - 1, self._seq - 1)
+        if last_gone < first:
+            return 0
+        self.commit(
+            (
+                Change(
+                    "UPDATE log SET first_seq = ?1 + 1, anchor = (SELECT hash FROM events WHERE seq = ?1)", (last_gone,)
+                ),
+                Change("DELETE FROM events WHERE seq <= ?", (last_gone,)),
+            )
+        )
+        return last_gone - first + 1
+
+    def _make_file(self) -> None:
+        """0600 from its first moment; SQLite gives its side files the mode of the main one."""
+        if self._vfs is None:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+    def _find_end(self) -> BrokenChain | None:
+        """Walk the whole chain (3 µs a record) and stand at its end."""
+        ((first, anchor),) = self._writer.execute("SELECT first_seq, anchor FROM log")
+        self._seq, self._hash = first - 1, anchor
+
+        def walked() -> Iterator[tuple[Record, bytes]]:
+            for row in self._writer.execute("SELECT * FROM events ORDER BY seq"):
+                self._seq, self._hash = row[0], row[7]
+                yield Record(*row[:7]), row[7]
+
+        broken = verify(first - 1, anchor, walked())
+        if broken is not None:  # go on behind the last record all the same: a number is not used twice
+            ((self._seq, self._hash),) = self._writer.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
+        return broken
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, at_ms, kind, call, run, uid, data, digest = row
+    return Event(seq, at_ms, kind, call, run, uid, msgspec.json.decode(data), digest.hex())
+
+
+def _translated(error: apsw.Error, path: str) -> StoreError:
+    code = getattr(error, "extendedresult", 0)
+    if code in _FSYNC_CODES or isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return BrokenStoreError(f"the journal {path} can be trusted no longer: {error}")
+    return NoRoomError(f"the journal {path} takes nothing: {error}")
