@@ -122,7 +122,10 @@ class CommandRun:
     # ------------------------------------------------------------ until the end
 
     def _attend(self, pid: int) -> Ended:
-        pidfd = os.pidfd_open(pid)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:  # it has ended, and somebody has collected it: see `_collect`
+            return self._finish(pid)
         self._pid = pid
         if self._terminated:
             self.terminate()
@@ -175,15 +178,16 @@ class CommandRun:
 
     def _finish(self, pid: int) -> Ended:
         """It has ended by itself: its status, then the sweep, then the rest of the pipe."""
-        _, status, used = os.wait4(pid, 0)
+        status, max_rss_bytes = _collect(pid)
         left = world.sweep(self._outer_pidns)
         self.clean = left.clean
         self._output.take_rest()
-        code = os.waitstatus_to_exitcode(status)
         ended = self._ended("output_limit" if self._output.over else "exit")
-        ended.code, ended.signal = (code, None) if code >= 0 else (None, _signal_name(-code))
+        if status is not None:
+            code = os.waitstatus_to_exitcode(status)
+            ended.code, ended.signal = (code, None) if code >= 0 else (None, _signal_name(-code))
         ended.left_processes = left.killed
-        ended.max_rss_bytes = used.ru_maxrss * 1024
+        ended.max_rss_bytes = max_rss_bytes
         return ended
 
     def _cut_off(self) -> Ended:
@@ -203,6 +207,16 @@ class CommandRun:
         ended.output_bytes = [stream.size for stream in self._output.streams]
         ended.cpu_ms = int(_children_ms() - self._children_ms)
         return ended
+
+
+def _collect(pid: int) -> tuple[int | None, int]:
+    """Wait status and largest resident size of a child that has ended. A thread that the tool's own code left here may
+    have collected it first: then its status is nobody's to know (None), and no 0 (waitpid(2), ECHILD)."""
+    try:
+        _, status, used = os.wait4(pid, 0)
+    except ChildProcessError:
+        return None, 0
+    return status, used.ru_maxrss * 1024
 
 
 def _standard_input(text: str | bytes | None) -> int | None:
