@@ -29,7 +29,7 @@ from toolworkers._oneshot_report import OneShot, Report
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 END, INTERRUPT, QUIT = b"e", b"i", b"q"
 """What may be written to `Started.control`: end the call (twice: now); pass on a key press that did not reach it."""
@@ -181,6 +181,7 @@ class FirstProcess:
         actions = [(os.POSIX_SPAWN_DUP2, call.stdin, 0)] if call.stdin is not None else []
         for targets, _, write_end, _ in call.outputs:
             actions += [(os.POSIX_SPAWN_DUP2, write_end, target) for target in targets]
+        group: dict[str, Any] = {"setpgroup": 0} if call.own_group else {}
         try:
             self._command = os.posix_spawn(
                 call.program,
@@ -189,6 +190,7 @@ class FirstProcess:
                 file_actions=actions,
                 setsigmask=[],
                 setsigdef=_RESET_FOR_COMMAND,
+                **group,
             )
         except FileNotFoundError as error:
             # The file is there, so what is missing is the interpreter that its first line names.
@@ -230,8 +232,9 @@ class FirstProcess:
 
     def _forward(self, number: int) -> None:
         """A key press reaches the terminal's foreground group: the command too, unless it has left for its own."""
-        if self._status is None and os.getpgid(self._command) != os.getpgid(0):
-            os.kill(self._command, number)
+        group = os.getpgid(self._command) if self._status is None else os.getpgid(0)
+        if group != os.getpgid(0):
+            os.killpg(group, number)
 
     def _terminate(self) -> None:
         self._termed, self._term_ns = True, 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class OneShot:
     """What pid 1 is told. ``program``: the file to run; ``argv``: its words, its name first. ``stdin``: a descriptor
     for the command's 0, None: the caller's. ``outputs``: for each captured stream (the command's descriptors, pipe read
-    end, pipe write end, raw file); empty = nothing is captured."""
+    end, pipe write end, raw file); empty = nothing is captured. ``own_group``: the command leads a process group."""
 
     __slots__ = (
         "argv",
@@ -22,6 +22,7 @@ class OneShot:
         "environment",
         "output_limit",
         "outputs",
+        "own_group",
         "program",
         "stdin",
         "term_grace_ns",
@@ -39,10 +40,11 @@ class OneShot:
         outputs: Sequence[tuple[Sequence[int], int, int, int]] = (),
         output_limit: int = 0,
         usage: bool = False,
+        own_group: bool = False,
     ) -> None:
         self.program, self.argv, self.environment, self.stdin = program, argv, environment, stdin
         self.deadline_ns, self.term_grace_ns = deadline_ns, term_grace_ns
-        self.outputs, self.output_limit, self.usage = outputs, output_limit, usage
+        self.outputs, self.output_limit, self.usage, self.own_group = outputs, output_limit, usage, own_group
 
 
 class Report:

@@ -13,7 +13,7 @@ import time
 
 from deadlined.cli.exec_ending import Ending, exit_code, sentence
 from deadlined.cli.exec_options import HELP, ISOLATIONS, ExecOptions, UsageError, parse
-from deadlined.cli.exec_terminal import Terminal, fill_standard_descriptors
+from deadlined.cli.exec_terminal import Terminal, fill_standard_descriptors, is_at_terminal
 from deadlined.cli.exec_vigil import Vigil, explain, hold_signals
 from protocol._deadlines import instant_after
 from toolworkers import _oneshot
@@ -151,6 +151,7 @@ def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) ->
         [(capture.targets, capture.read_end, capture.write_end, capture.raw) for capture in captures],
         limit,
         usage=options.json,
+        own_group=not is_at_terminal(),
     )
 
 

@@ -33,6 +33,12 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
+def is_at_terminal() -> bool:
+    """Whether 0, 1 or 2 is our controlling terminal. Then the command stays in our process group, so that keys and the
+    shell's job control reach it. Else it gets a group of its own: its ``kill 0`` must not hit whoever called us."""
+    return any(os.isatty(descriptor) and _foreground_of(descriptor) is not None for descriptor in _STANDARD)
+
+
 class Terminal:
     """The state of 0, 1 and 2 when it was made; `restore` brings it back. A terminal is ours to restore only while our
     group (or the killed command's, which is empty now) is in its foreground: a call that ran in the background must not
@@ -61,12 +67,15 @@ class Terminal:
 
 def _is_in_front(descriptor: int) -> bool:
     """Whether this is our controlling terminal and we are its foreground."""
-    if not os.isatty(descriptor):
-        return False
+    return os.isatty(descriptor) and _foreground_of(descriptor) == os.getpgrp()
+
+
+def _foreground_of(terminal: int) -> int | None:
+    """The group in a terminal's foreground; None: the terminal is not ours (tcgetpgrp(3))."""
     try:
-        return os.tcgetpgrp(descriptor) == os.getpgrp()
+        return os.tcgetpgrp(terminal)
     except OSError:
-        return False
+        return None
 
 
 def _modes_of(descriptor: int) -> Any:
