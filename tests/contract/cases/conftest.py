@@ -1,0 +1,161 @@
+"""What the tests of public bug reports share: one daemon a module, and calls that are watched from outside.
+
+A module that needs tools or limits of its own says so in ``CONFIG``. Who belongs to a call is read from /proc, below
+the call's worker, while it runs: no word of the daemon's is believed, and no program can leave that tree.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from deadlined import Client, _outside
+from deadlined.client import CallHandle
+from protocol import CallResult
+from tests.contract.conftest import MARK, TestedDaemon, open_daemons
+
+PATIENCE_S = 30
+"""Until when something must have happened that takes milliseconds: a bound for a broken product, no measure."""
+FOREVER = "1111"
+"""Seconds that a sleeper of these tests would sleep: longer than any test."""
+ROUTES = ("deadline", "cancel", "disconnect")
+"""The ways in which somebody else ends a call."""
+
+
+@pytest.fixture(scope="module")
+def case_daemon(request: pytest.FixtureRequest) -> Iterator[TestedDaemon]:
+    """A daemon for all tests of a module, with the module's ``CONFIG``: leave it as you found it."""
+    with open_daemons() as start:
+        yield start(getattr(request.module, "CONFIG", None))
+
+
+@pytest.fixture
+def client(case_daemon: TestedDaemon) -> Iterator[Client]:
+    """A connection to the module's daemon."""
+    with Client(case_daemon.socket) as client:
+        yield client
+
+
+def wait_until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Poll until ``true()``; fails with ``what`` after ``patience_s``."""
+    until = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < until, what
+        time.sleep(0.005)
+
+
+class Watched:
+    """A call that runs, and every process below its worker (the worker included) as seen so far."""
+
+    def __init__(self, client: Client, handle: CallHandle) -> None:
+        self._client, self.handle = client, handle
+        self.processes: set[_outside.Process] = set()
+
+    def grow(self, count: int) -> Watched:
+        """Wait until ``count`` processes live below the worker."""
+        wait_until(lambda: len(self.look()) > count, f"less than {count} processes were started")
+        return self
+
+    def look(self) -> set[_outside.Process]:
+        """Who lives now; added to ``processes``."""
+        rows = [row for row in self._client.processes() if row.call == self.handle.call and row.pid]
+        now = {process for row in rows if row.pid for process in _outside.tree(row.pid)}
+        self.processes |= now
+        return now
+
+    def pid_of(self, word: str) -> int:
+        """The one process seen so far with ``word`` in its command line."""
+        (found,) = [process for process in self.processes if word in _outside.describe(process)]
+        return found.pid
+
+    def check_gone(self, patience_s: float = 0.0) -> None:
+        """None of them lives: at once, or (``patience_s``) within so long."""
+        until = time.monotonic() + patience_s
+        while left := _outside.alive(self.processes):
+            assert time.monotonic() < until, [_outside.describe(process) for process in left]
+            time.sleep(0.005)
+
+
+class Calls:
+    """Calls of one client; what they start carries the test's mark where a program lets it."""
+
+    def __init__(self, daemon: TestedDaemon, client: Client, mark: str, nothing_left: Callable[..., None]) -> None:
+        self.daemon, self.client, self.mark = daemon, client, mark
+        self._nothing_left = nothing_left
+
+    def arguments(self, *argv: str, **more: Any) -> dict[str, Any]:
+        """For the tool ``shell``."""
+        return {"argv": list(argv), "env": {MARK: self.mark}, **more}
+
+    def run(self, *argv: str, deadline_ms: int = 20_000, stdin: str | None = None, **options: Any) -> CallResult:
+        """Run a command to its end; nothing that carries the mark lives when its answer is there."""
+        more = {} if stdin is None else {"stdin": stdin}
+        return self.tool("shell", self.arguments(*argv, **more), deadline_ms=deadline_ms, **options)
+
+    def tool(self, name: str, arguments: dict[str, Any], deadline_ms: int = 20_000, **options: Any) -> CallResult:
+        """Run any tool to its end; nothing that carries the mark lives when its answer is there."""
+        handle = self.client.submit(name, arguments, deadline_ms=deadline_ms, **options)
+        result = handle.wait(PATIENCE_S)
+        self._nothing_left(self.mark)
+        return result
+
+    def begin(
+        self, tool: str, arguments: dict[str, Any], count: int = 1, deadline_ms: int = 60_000, **options: Any
+    ) -> Watched:
+        """Start a call and wait until ``count`` processes live below its worker."""
+        return Watched(self.client, self.client.submit(tool, arguments, deadline_ms=deadline_ms, **options)).grow(count)
+
+    def end(self, route: str, tool: str, arguments: dict[str, Any], count: int, **options: Any) -> CallResult | None:
+        """Start a call, have it ended by ``route``, prove that all it started is gone; its result, where one is told.
+
+        By ``deadline`` there may be no time to see it start on a busy machine, so that is not asked: what starts is
+        proven by the other routes.
+        """
+        if route == "deadline":
+            return self.tool(tool, arguments, deadline_ms=400, **options)
+        if route == "disconnect":
+            with ExitStack() as stack:
+                other = Calls(
+                    self.daemon, stack.enter_context(Client(self.daemon.socket)), self.mark, self._nothing_left
+                )
+                watched = other.begin(tool, arguments, count, **options)
+            watched.check_gone(PATIENCE_S)
+            self._nothing_left(self.mark, PATIENCE_S)
+            return None
+        watched = self.begin(tool, arguments, count, **options)
+        watched.handle.cancel()
+        result = watched.handle.wait(PATIENCE_S)
+        watched.check_gone()
+        self._nothing_left(self.mark)
+        return result
+
+
+@pytest.fixture
+def calls(case_daemon: TestedDaemon, client: Client, mark: str, nothing_left: Callable[..., None]) -> Iterator[Calls]:
+    """Calls at the module's daemon, which must serve the next one as if nothing had been."""
+    yield Calls(case_daemon, client, mark, nothing_left)
+    assert case_daemon.process.poll() is None, "the daemon has ended"
+    assert client.call("shell", {"argv": ["echo", "still here"]}, deadline_ms=30_000).output.view == "still here\n"
+
+
+def check_ended(route: str, result: CallResult | None) -> None:
+    """The result says what ended the call, and that the kernel has confirmed it."""
+    if result is None:
+        assert route == "disconnect"
+        return
+    expected = {"deadline": ("killed", "time_budget"), "cancel": ("cancelled", "client")}[route]
+    assert (result.status, result.reason) == expected, result.error
+    assert result.kill is not None
+    assert result.kill.confirmed
+    assert result.kill.killed >= 1
+
+
+@pytest.fixture
+def daemon_memory(case_daemon: TestedDaemon) -> Callable[[], int]:
+    """Bytes that the daemon has in memory now."""
+    return lambda: int(open(f"/proc/{case_daemon.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
