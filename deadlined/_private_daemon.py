@@ -54,16 +54,20 @@ class PrivateDaemon:
 
 @contextmanager
 def open_private_daemon(
-    directory: Path, environment: dict[str, str], arguments: Sequence[str] = ()
+    directory: Path,
+    environment: dict[str, str],
+    arguments: Sequence[str] = (),
+    python: Sequence[str] = (sys.executable,),
 ) -> Iterator[PrivateDaemon]:
     """Start ``deadlined serve`` in ``directory``, wait until it is ready, stop it at the end of the block.
 
+    ``python``: the words that become the interpreter (exec, no fork), for a daemon of another uid or under a limit.
     Raises DeadlinedError with the daemon's own words when it does not become ready.
     """
     socket, log = str(directory / "socket"), directory / "daemon.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "deadlined", "serve", "--socket", socket, *arguments],
+            [*python, "-m", "deadlined", "serve", "--socket", socket, *arguments],
             env=_environment(directory, environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -30,6 +30,13 @@ TOOL_OOM_SCORE = 500
 _READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _CALLER_ENVIRONMENT = ("LANG", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
 _HANDED_ON = (*_CALLER_ENVIRONMENT, "PATH", "HOME")
+_NOBODY_TO_ASK = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "GCM_INTERACTIVE": "never",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PIP_NO_INPUT": "1",
+}
+"""Programs that would look for a person at a terminal are told that there is none (their own manuals' words)."""
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT_GROUPS = {
     "@toolchains": (
@@ -129,6 +136,7 @@ def command_environment(
 ) -> dict[str, str]:
     """The environment of a command: an allow-list of the daemon's own (``user``), then what the call or tool passes."""
     environment = {name: value for name, value in user.items() if name in _CALLER_ENVIRONMENT or name[:3] == "LC_"}
+    environment |= _NOBODY_TO_ASK
     environment["PATH"] = user.get("PATH", _DEFAULT_PATH)
     environment["HOME"] = home
     environment["TMPDIR"] = scratch_tmp

@@ -10,7 +10,7 @@ import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,9 @@ def open_daemons() -> Iterator[Callable[..., TestedDaemon]]:
     daemons: list[TestedDaemon] = []
     with ExitStack() as stack:
 
-        def start(config: str | None = None, **environment: str) -> TestedDaemon:
+        def start(
+            config: str | None = None, python: Sequence[str] = (sys.executable,), **environment: str
+        ) -> TestedDaemon:
             directory = Path(tempfile.mkdtemp(prefix="dl-"))  # short: a socket's path has 107 bytes
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
             arguments = []
@@ -183,7 +185,8 @@ def open_daemons() -> Iterator[Callable[..., TestedDaemon]]:
                 (directory / "deadlined.toml").write_text(config)
                 arguments = ["--config", str(directory / "deadlined.toml")]
             mark = f"daemon-{uuid.uuid4().hex}"
-            private = stack.enter_context(open_private_daemon(directory, {MARK: mark, **environment}, arguments))
+            environment = {MARK: mark, **environment}
+            private = stack.enter_context(open_private_daemon(directory, environment, arguments, python))
             daemons.append(TestedDaemon(private, mark, directory))
             return daemons[-1]
 
@@ -194,7 +197,8 @@ def open_daemons() -> Iterator[Callable[..., TestedDaemon]]:
 
 @pytest.fixture
 def start_daemon() -> Iterator[Callable[..., TestedDaemon]]:
-    """``start_daemon(config_text=None, **environment)``: a real ``deadlined serve``, ready, in its own directory."""
+    """``start_daemon(config_text=None, python=WORDS, **environment)``: a real ``deadlined serve``, ready, in its own
+    directory. ``python``: the words that become its interpreter."""
     with open_daemons() as start:
         yield start
 

@@ -206,6 +206,10 @@ def test_the_environment_is_an_allow_list(worker: Worker) -> None:
         "LANG": "C.UTF-8",
         "TMPDIR": str(worker.scratch / "tmp"),
         "PYTHONUNBUFFERED": "1",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "GCM_INTERACTIVE": "never",
+        "GIT_TERMINAL_PROMPT": "0",
+        "PIP_NO_INPUT": "1",
         "ADDED": "a",
         "DEADLINED_IDEMPOTENCY_KEY": "k9",
     }

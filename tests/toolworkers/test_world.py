@@ -30,8 +30,17 @@ def test_the_environment_is_an_allow_list_and_what_is_passed_wins() -> None:
         "LC_ALL": "C",
         "TMPDIR": "/tmp/t",
         "PYTHONUNBUFFERED": "1",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "GCM_INTERACTIVE": "never",
+        "GIT_TERMINAL_PROMPT": "0",
+        "PIP_NO_INPUT": "1",
         "MORE": "m",
     }
+
+
+def test_what_a_program_is_told_of_prompts_may_be_overruled() -> None:
+    made = world.command_environment("/tmp/t", "/tmp/t/home", {"GIT_TERMINAL_PROMPT": "1"}, {})
+    assert (made["GIT_TERMINAL_PROMPT"], made["PIP_NO_INPUT"]) == ("1", "1")
 
 
 def test_a_contract_asks_for_names_and_groups() -> None:
