@@ -114,7 +114,10 @@ class StreamInfo(msgspec.Struct):
 
 
 class OutputInfo(msgspec.Struct):
-    """Where the raw output lies and the view of it that fits a context. ``sha256`` may come later for large files."""
+    """Where the raw output lies and the view of it that fits a context. ``sha256`` may come later for large files.
+
+    ``invalid_utf8``: what the view was made from had bytes that are no UTF-8 (the raw file has them unchanged).
+    """
 
     bytes: int = 0
     truncated: bool = False
@@ -122,6 +125,7 @@ class OutputInfo(msgspec.Struct):
     path: str | None = None
     streams: dict[str, StreamInfo] = {}
     sha256: str | None = None
+    invalid_utf8: bool = False
 
 
 class KillReceipt(msgspec.Struct):

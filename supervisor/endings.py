@@ -8,24 +8,21 @@ call, happens in the first.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 
 import trio
 
 from protocol._deadlines import NS_PER_MS
-from protocol._outcomes import CallResult, Notice, Status
+from protocol._outcomes import CallResult, Notice, Reason, Status
 from supervisor.containment.workers import Worker
-from supervisor.core.output import view_of
-from supervisor.core.results import output_info
 from supervisor.journal import rows
 from supervisor.journal.journal import Journal
-from supervisor.journal.outputs import OutputStore, edges, read_range
+from supervisor.journal.output_report import SILENT, Written, look_into, output_of
+from supervisor.journal.outputs import OutputStore
 from supervisor.journal.results import KeptCall, ResultStore, pack
 from supervisor.live_call import LiveCall
 
 _INLINE_BYTES = 16 << 10
-_HASHED_BYTES = 1 << 20
 _KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
 
 
@@ -68,27 +65,28 @@ class Endings:
             self._lose(call, result, error)
 
     def _take(self, call: LiveCall, worker: Worker, result: CallResult) -> bool:
-        printed = self._take_printed(call, worker, result)
+        if call.judged.contract.kind != "command":
+            self._take_printed(call, worker, result)
         if result.status in _KEEP_WORK and not worker.scratch.work_is_empty():
             with contextlib.suppress(OSError):  # whatever a tool did to its directory must not cost its output
                 result.workdir = self._outputs.keep_work(worker.scratch.work, call.id)
                 call.files.append(result.workdir)
-        if not call.streams:
-            return printed == 0 or (printed <= _INLINE_BYTES and self._show(call, result, result.output.path or ""))
-        if result.status in _KEEP_WORK:
-            if any(stream.waiting() > _INLINE_BYTES for stream in call.streams):
+        if call.streams:
+            if result.status in _KEEP_WORK and any(stream.waiting() > _INLINE_BYTES for stream in call.streams):
                 return False
-            return self._seal(call, result, [stream.drain(call.judged.output_limit) for stream in call.streams])
-        return self._seal(call, result, [os.fstat(stream.raw).st_size for stream in call.streams])
+            self._seal(call, result)
+        if result.output.bytes > _INLINE_BYTES:
+            return False
+        if result.output.bytes:
+            look_into(result.output)
+        return True
 
     async def _take_slowly(self, call: LiveCall, result: CallResult) -> None:
         if call.streams:
-            limit = call.judged.output_limit
-            sizes = [await trio.to_thread.run_sync(stream.drain, limit) for stream in call.streams]
-            if self._seal(call, result, sizes):
-                return
-        if result.output.path is not None:
-            await trio.to_thread.run_sync(self._show, call, result, result.output.path)
+            await trio.to_thread.run_sync(self._drain, call)
+            self._seal(call, result)
+        if result.output.bytes:
+            await trio.to_thread.run_sync(look_into, result.output)
 
     def _lose(self, call: LiveCall, result: CallResult, error: OSError) -> None:
         """The disk failed us after the call: its outcome stands, what is missing is said."""
@@ -108,47 +106,45 @@ class Endings:
         self.kept.expire(now_ns)
         await self._remove()
 
-    def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> int:
-        """A Python call that printed takes its worker's standing file."""
-        if call.judged.contract.kind == "command":
-            return 0
-        size = worker.scratch.output_bytes()
-        if size:
-            worker.renew_output = True  # also when a tool has made the move impossible
-            path = self._outputs.adopt(worker.scratch.output_path, call.id)
-            call.files.append(path)
-            result.output = output_info([("both", size, path)], size > call.judged.output_limit, "")
-        return size
+    def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> None:
+        """A Python call that printed takes its worker's standing file. What is beyond the limit is not kept."""
+        size, limit = worker.scratch.output_bytes(), call.judged.output_limit
+        result.output = SILENT
+        if size == 0:
+            return
+        worker.renew_output = True  # also when a tool has made the move impossible
+        if size > limit:
+            os.ftruncate(worker.scratch.output, limit)
+        path = self._outputs.adopt(worker.scratch.output_path, call.id)
+        call.files.append(path)
+        result.output = output_of([Written("both", min(size, limit), path)], size > limit)
 
-    def _seal(self, call: LiveCall, result: CallResult, sizes: list[int]) -> bool:
-        """Sizes are final: record the streams, drop empty files. True: nothing is left to do."""
-        streams = call.streams
-        call.streams = []
+    def _drain(self, call: LiveCall) -> None:
+        """After the confirmed death: what is still in the pipes, as far as the limit of both together allows."""
+        room = call.judged.output_limit - sum(stream.size() for stream in call.streams)
+        for stream in call.streams:
+            room -= stream.drain(room)
+
+    def _seal(self, call: LiveCall, result: CallResult) -> None:
+        """Nobody writes any more: take what is left, record the streams, drop empty files."""
+        if result.status in _KEEP_WORK:
+            self._drain(call)
+        streams, call.streams = call.streams, []
+        truncated = result.reason is Reason.OUTPUT_LIMIT or any(stream.waiting() for stream in streams)
+        sizes = [stream.size() for stream in streams]
         self._outputs.close_streams(streams)
-        written = [(stream.name, size, stream.path) for stream, size in zip(streams, sizes, strict=True)]
-        capped = any(size >= call.judged.output_limit for size in sizes)
-        for _, size, path in written:
-            if size == 0:
-                os.unlink(path)
+        for stream, size in zip(streams, sizes, strict=True):
+            if size:
+                call.files.append(stream.path)
             else:
-                call.files.append(path)
-        total = sum(sizes)
-        if call.output_bytes > total and not capped:
+                with contextlib.suppress(OSError):
+                    os.unlink(stream.path)
+        written = [Written(s.name, size, s.path if size else None) for s, size in zip(streams, sizes, strict=True)]
+        result.output = output_of(written, truncated)
+        total = result.output.bytes
+        if call.output_bytes > total and not truncated:
             text = f"the disk took {total} of the {call.output_bytes} bytes that were written"
             result.notices.append(Notice("output_lost", "warn", text))
-        if total == 0:
-            return True
-        result.output = output_info([row for row in written if row[1]], capped, "")
-        return total <= _INLINE_BYTES and self._show(call, result, result.output.path or "")
-
-    def _show(self, call: LiveCall, result: CallResult, path: str) -> bool:
-        """Make the view and the digest from bounded ends of the raw file. Blocks for at most a few milliseconds."""
-        head, tail, size = edges(path)
-        if size <= _HASHED_BYTES:
-            whole = head if not tail and size == len(head) else read_range(path, 0, size)
-            result.output.sha256 = hashlib.sha256(whole).hexdigest()
-        result.output.view = view_of(head, tail, size, path, result.output.sha256)
-        return True
 
     def _forget(self, kept: KeptCall) -> None:
         self._to_remove += kept.files

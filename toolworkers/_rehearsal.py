@@ -43,7 +43,7 @@ def rehearse(outer_pidns: int) -> None:
         channel.send(Accepted(call.nonce))
         used = python.used()
         context = Context(deadline_ns=call.deadline_ns, workdir="/")
-        ended = python.run(call.nonce, _TOOL, _TOOL.decode(call.arguments), context)
+        ended = python.run(call.nonce, _TOOL, _TOOL.decode(call.arguments), context, call.output_limit)
         world.sweep(outer_pidns)
         python.used(used)
         ended.reusable = baseline.restore(root).same and channel.is_whole()

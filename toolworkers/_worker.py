@@ -108,7 +108,7 @@ class Worker:
             sink = ProgressSink(self._channel, call.nonce)
             context = self._context(call, sink)
             self._on_term = context.cancel
-        ended = python.run(call.nonce, tool, arguments, context)
+        ended = python.run(call.nonce, tool, arguments, context, call.output_limit)
         self._on_term = None
         if sink is not None:
             sink.close()

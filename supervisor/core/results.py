@@ -19,7 +19,6 @@ from protocol._outcomes import (
     OutputInfo,
     Reason,
     Status,
-    StreamInfo,
     Timing,
     Usage,
 )
@@ -212,7 +211,10 @@ def _killed_text(facts: Facts, settle: Settle) -> str:
     if settle.detail:
         return settle.detail
     if settle.reason is Reason.TIME_BUDGET:
-        return f"killed at its deadline of {say_duration(facts.deadline_ms)}"
+        return (
+            f"killed at its deadline of {say_duration(facts.deadline_ms)} while it ran; "
+            "what is meant to go on is submitted detached, with a deadline of its own"
+        )
     return {
         Reason.OUTPUT_LIMIT: "killed: its output reached the limit",
         Reason.MEMORY_LIMIT: "killed by the kernel: its memory reached the limit",
@@ -236,14 +238,3 @@ def _summary(result: CallResult) -> str:
         return line
     confirmed = result.kill.confirmed_after_ms
     return f"{line} – " + ("NOT CONFIRMED" if confirmed is None else f"gone {say_duration(confirmed)} after the kill")
-
-
-def output_info(streams: list[tuple[str, int, str]], truncated: bool, view: str) -> OutputInfo:
-    """Output of a settled call from (stream, bytes, path); ``path`` of the whole is the first stream's."""
-    return OutputInfo(
-        bytes=sum(size for _, size, _ in streams),
-        truncated=truncated,
-        view=view,
-        path=streams[0][2] if streams else None,
-        streams={name: StreamInfo(size, path) for name, size, path in streams},
-    )

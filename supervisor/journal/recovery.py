@@ -8,7 +8,6 @@ not run; one that was claimed may have, and nobody saw the end (its worker died 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,9 +17,8 @@ import msgspec
 from protocol._deadlines import NS_PER_MS
 from protocol._events import EventKind
 from protocol._outcomes import CallResult, Delivery, ErrorClass, ErrorInfo, OutputInfo, Reason, Status, Timing
-from supervisor.core.output import view_of
-from supervisor.core.results import output_info
 from supervisor.journal import rows
+from supervisor.journal.output_report import Written, look_into, output_of
 from supervisor.journal.outputs import edges
 from supervisor.journal.results import MOST, KeptCall, pack
 from supervisor.journal.store import Change, Store
@@ -102,20 +100,16 @@ def _interrupted(row: rows.CallRow, state: str, outputs: str, wall_ms: int) -> C
 
 def _output_left(call: str, outputs: str) -> OutputInfo:
     """What the call had written until then."""
-    found: list[tuple[str, int, str]] = []
-    view = ""
-    digest = None
+    written = []
     for name in _STREAMS:
         path = os.path.join(outputs, f"{call}.{name}")
         with contextlib.suppress(OSError):
-            head, tail, size = edges(path)
-            if size and not found:
-                digest = hashlib.sha256(head).hexdigest() if not tail else None
-                view = view_of(head, tail, size, path, digest)
-            if size:
-                found.append((name, size, path))
-    output = output_info(found, False, view)
-    output.sha256 = digest
+            size = edges(path)[2]
+            written.append(Written(name, size, path if size else None))
+    output = output_of(written, truncated=False) if written else OutputInfo()
+    if output.bytes:
+        with contextlib.suppress(OSError):
+            look_into(output)
     return output
 
 

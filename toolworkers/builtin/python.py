@@ -12,7 +12,7 @@ import traceback
 from types import ModuleType
 from typing import Any
 
-from toolworkers._content import to_content
+from toolworkers._content import ContentTooLarge, to_content
 from toolworkers._context import Context
 from toolworkers._tools import ToolError, tool
 
@@ -34,6 +34,8 @@ def python(code: str, ctx: Context) -> Any:
         if error.code in (None, 0):
             return None
         raise ToolError(f"the code ended with sys.exit({error.code!r})", code="exit") from error
+    except ContentTooLarge:
+        raise
     except Exception as error:  # the boundary to a stranger's code
         raise ToolError(_told(error)) from error
 
@@ -63,6 +65,8 @@ def _own_main(code: str, ctx: Context) -> dict[str, Any]:
 def _content(value: Any) -> Any:
     try:
         return to_content(value)
+    except ContentTooLarge:  # a part of it would pass for the whole
+        raise
     except ToolError:
         return repr(value)[:_REPR_LIMIT]
 

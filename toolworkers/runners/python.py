@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from protocol._errors import InvalidArguments
 from protocol._worker_messages import Ended
 from toolworkers import _syscalls as sys_
-from toolworkers._registry import CommandPlan, Context, Tool, ToolError, to_content
+from toolworkers._content import ContentTooLarge, to_content
+from toolworkers._registry import CommandPlan, Context, Tool, ToolError
 from toolworkers.runners._failures import failed, printable, tell_traceback
 
 _streams = sys.stdout, sys.stderr
@@ -23,17 +24,23 @@ _streams = sys.stdout, sys.stderr
 _EXPECTED = (ToolError, InvalidArguments)
 
 
-def run(nonce: int, tool: Tool, arguments: dict[str, Any], context: Context) -> Ended:
-    """Call the function and flush what it printed. Always returns, in the process that called, whatever was raised."""
+def run(nonce: int, tool: Tool, arguments: dict[str, Any], context: Context, output_limit: int) -> Ended:
+    """Call the function and flush what it printed. Always returns, in the process that called, whatever was raised.
+
+    ``output_limit``: bytes that it may print, and that its value may have; what has more has come to its limit, as a
+    command that writes too much.
+    """
     caller = os.getpid()
     try:
-        content = to_content(tool.call(arguments, context))
+        content = to_content(tool.call(arguments, context), output_limit)
         ended = Ended(nonce, "no_result" if content is None else "ok", content=content)
     except BaseException as error:  # noqa: BLE001  # the process's boundary: what is caught is sent
         ended = _caught(nonce, error, caller)
+        if isinstance(error, ContentTooLarge) and error.size > output_limit:
+            ended = Ended(nonce, "output_limit")
     _leave_if_forked(caller)
     _flush()
-    return ended
+    return Ended(nonce, "output_limit") if _printed() > output_limit else ended
 
 
 def plan(nonce: int, tool: Tool, arguments: dict[str, Any], context: Context) -> CommandPlan | Ended:
@@ -69,6 +76,14 @@ def _leave_if_forked(caller: int) -> None:
     """A tool's fork that returns or raises would answer the call a second time, in its parent's name."""
     if os.getpid() != caller:
         os._exit(0)
+
+
+def _printed() -> int:
+    """Bytes in the output file: the daemon looks every 10 ms, and this may have been faster."""
+    try:
+        return os.fstat(1).st_size
+    except OSError:  # the tool has closed it
+        return 0
 
 
 def _flush() -> None:

@@ -7,7 +7,7 @@ import pytest
 from protocol import Delivery, ErrorClass, Isolation, Reason, Status
 from protocol._worker_messages import Ended, Reaped
 from supervisor.core.call import Death, Settle
-from supervisor.core.results import Facts, output_info, result_of, signal_name
+from supervisor.core.results import Facts, result_of, signal_name
 
 MS = 1_000_000
 
@@ -108,11 +108,6 @@ def test_overload_may_be_tried_again():
     settle = Settle(Status.NOT_EXECUTED, Reason.OVERLOADED, Delivery.NOT_DELIVERED, 0, detail="the queue is full")
     result = result_of(facts(), settle)
     assert (result.retryable, result.error.message) == (True, "the queue is full")
-
-
-def test_the_output_of_two_streams_is_their_sum():
-    info = output_info([("stdout", 3, "/o"), ("stderr", 4, "/e")], False, "view")
-    assert (info.bytes, info.path, info.streams["stderr"].bytes) == (7, "/o", 4)
 
 
 def test_a_signal_without_a_name_is_still_told():

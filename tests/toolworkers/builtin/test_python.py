@@ -62,8 +62,15 @@ def test_a_value_without_a_json_form_is_shown_as_python_shows_it(call: Call, cod
     assert call("python", code=code) == content
 
 
+def test_a_value_that_fits_no_result_is_refused_by_its_size_and_not_shown_in_part(call: Call) -> None:
+    with pytest.raises(ToolError, match="2000005 bytes") as refused:
+        call("python", code="'x' * 2_000_000")
+    assert refused.value.code == "content"
+
+
 def test_a_repr_is_bounded(call: Call) -> None:
-    assert len(call("python", code="'x' * (2 << 20)")) == 64 << 10
+    code = "class C:\n    def __repr__(self): return 'x' * (2 << 20)\nC()"
+    assert len(call("python", code=code)) == 64 << 10
 
 
 def test_classes_of_the_code_belong_to_its_own_main(call: Call) -> None:

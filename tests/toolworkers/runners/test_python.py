@@ -14,6 +14,7 @@ from toolworkers._tools import MARK
 from toolworkers.runners import _failures, python
 
 HERE = Context(deadline_ns=0, workdir="/")
+LIMIT = 64 << 20
 
 
 def of(function: Any) -> Tool:
@@ -23,6 +24,11 @@ def of(function: Any) -> Tool:
 @tool
 def double(number: int) -> int:
     return 2 * number
+
+
+@tool
+def repeat(text: str, times: int) -> str:
+    return text * times
 
 
 @tool
@@ -43,15 +49,23 @@ def listing(path: str) -> CommandPlan:
 
 
 def test_a_value_is_ok_and_none_is_no_result() -> None:
-    assert python.run(3, of(double), {"number": 4}, HERE).content == 8
-    assert python.run(3, of(double), {"number": 4}, HERE).how == "ok"
-    assert python.run(3, of(nothing), {}, HERE).how == "no_result"
+    assert python.run(3, of(double), {"number": 4}, HERE, LIMIT).content == 8
+    assert python.run(3, of(double), {"number": 4}, HERE, LIMIT).how == "ok"
+    assert python.run(3, of(nothing), {}, HERE, LIMIT).how == "no_result"
+
+
+def test_a_value_over_the_limit_of_output_has_come_to_it_and_one_that_fits_no_frame_is_an_error() -> None:
+    assert python.run(3, of(repeat), {"text": "x", "times": 1_000}, HERE, 2_000).how == "ok"
+    assert python.run(3, of(repeat), {"text": "x", "times": 3_000}, HERE, 2_000).how == "output_limit"
+    assert python.run(3, of(repeat), {"text": "x", "times": 3_000_000}, HERE, 2_000_000).how == "output_limit"
+    ended = python.run(3, of(repeat), {"text": "x", "times": 3_000_000}, HERE, LIMIT)
+    assert (ended.how, ended.error_code) == ("raised", "content")
 
 
 def test_an_exception_is_told_and_its_place_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = io.StringIO()
     monkeypatch.setattr(_failures, "_stderr", printed)
-    ended = python.run(3, of(fail), {"text": "why"}, HERE)
+    ended = python.run(3, of(fail), {"text": "why"}, HERE, LIMIT)
     assert (ended.how, ended.message) == ("raised", "ValueError: why")
     trace = printed.getvalue()
     assert "raise ValueError(text)" in trace
