@@ -24,7 +24,15 @@ from protocol._framing import FRAME_HARD_LIMIT, FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
 
 Request = (
-    cm.Submit | cm.Cancel | cm.Wait | cm.ReadOutput | cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig
+    cm.Submit
+    | cm.Cancel
+    | cm.Wait
+    | cm.ReadOutput
+    | cm.ListTools
+    | cm.AskStatus
+    | cm.ListProcesses
+    | cm.ReadEvents
+    | cm.AskConfig
 )
 Answer = (
     cm.Submitted
@@ -35,6 +43,7 @@ Answer = (
     | cm.Tools
     | cm.DaemonStatus
     | cm.Processes
+    | cm.Events
     | cm.EffectiveConfig
 )
 Kind = TypeVar("Kind")

@@ -1,11 +1,34 @@
-"""Reading a call's raw output to its end, without I/O: what to ask next, and what an answer means."""
+"""Reading a call's raw output, or the log of events, without I/O: what to ask next, and what an answer means."""
 
 from __future__ import annotations
 
-from protocol._client_messages import OutputChunk, ReadOutput
+from protocol._client_messages import Events, OutputChunk, ReadEvents, ReadOutput
+from protocol._events import Event
 
 POLL_S = 0.1
 """How long to rest when a running call has nothing new."""
+_EVENT_WAIT_MS = 10_000
+"""How long the daemon may let a question for new events wait: less than a client waits for an answer."""
+
+
+class EventCursor:
+    """A place in the log, or in the events of one call."""
+
+    __slots__ = ("_after", "_call", "_follow", "ended")
+
+    def __init__(self, after: int, call: str | None, follow: bool) -> None:
+        self._after, self._call, self._follow = after, call, follow
+        self.ended = False
+
+    def next_request(self) -> ReadEvents:
+        """Ask for what follows the place reached."""
+        return ReadEvents(id=0, after=self._after, call=self._call, wait_ms=_EVENT_WAIT_MS if self._follow else 0)
+
+    def take(self, answer: Events) -> list[Event]:
+        """The new events. Without ``follow`` an answer with none is the end."""
+        self._after = answer.last
+        self.ended = not self._follow and not answer.events
+        return answer.events
 
 
 class OutputCursor:

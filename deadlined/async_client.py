@@ -5,7 +5,7 @@ Owns the words of the Python interface and the two tasks that read and write. Th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Unpack
 
@@ -16,9 +16,10 @@ from deadlined._arguments import Arguments, SubmitOptions, submit_message
 from deadlined._async_line import AsyncLine
 from deadlined._conversation import Exchange, cancel_of, was_live
 from deadlined._errors import DaemonNotRunning
-from deadlined._following import POLL_S, OutputCursor
+from deadlined._following import POLL_S, EventCursor, OutputCursor
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
+from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
 
@@ -178,6 +179,16 @@ class AsyncClient:
     async def processes(self) -> list[cm.ProcessRow]:
         """Workers and calls with the time left to their deadlines."""
         return (await self._line.answered(cm.ListProcesses(id=0))).outcome(cm.Processes).rows
+
+    async def events(
+        self, *, after: int = 0, call: str | None = None, follow: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """Committed events of the daemon's log behind number ``after``, or those of one call; with ``follow``, what
+        happens from then on too, without end."""
+        cursor = EventCursor(after, call, follow)
+        while not cursor.ended:
+            for event in cursor.take((await self._line.answered(cursor.next_request())).outcome(cm.Events)):
+                yield event
 
     async def config(self) -> cm.EffectiveConfig:
         """The configuration in force, with where each value came from."""

@@ -13,9 +13,10 @@ from typing import Unpack
 from deadlined._arguments import Arguments, SubmitOptions, submit_message
 from deadlined._blocking import BlockingLine, connect
 from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
-from deadlined._following import POLL_S, OutputCursor
+from deadlined._following import POLL_S, EventCursor, OutputCursor
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
+from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
 
@@ -148,6 +149,13 @@ class Client:
     def processes(self) -> list[cm.ProcessRow]:
         """Workers and calls with the time left to their deadlines."""
         return self._ask(cm.ListProcesses(id=0), cm.Processes).rows
+
+    def events(self, *, after: int = 0, call: str | None = None, follow: bool = False) -> Iterator[Event]:
+        """Committed events of the daemon's log behind number ``after``, or those of one call; with ``follow``, what
+        happens from then on too, without end."""
+        cursor = EventCursor(after, call, follow)
+        while not cursor.ended:
+            yield from cursor.take(self._ask(cursor.next_request(), cm.Events))
 
     def config(self) -> cm.EffectiveConfig:
         """The configuration in force, with where each value came from."""

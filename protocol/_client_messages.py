@@ -17,10 +17,11 @@ from typing import Annotated, Any
 import msgspec
 
 from protocol._contracts import ContainmentLevel, IsolationLevel, ToolDescription
+from protocol._events import Event
 from protocol._outcomes import CallResult, ErrorInfo
 
 VERSION = 1
-FEATURES = ("calls", "detach", "split_streams", "output")
+FEATURES = ("calls", "detach", "split_streams", "output", "events")
 
 _I64 = (1 << 63) - 1
 RequestId = Annotated[int, msgspec.Meta(ge=0, le=_I64)]
@@ -107,13 +108,26 @@ class ListProcesses(msgspec.Struct, tag="list_processes", tag_field="op", forbid
     id: RequestId
 
 
+class ReadEvents(msgspec.Struct, tag="read_events", tag_field="op", forbid_unknown_fields=True):
+    """Up to ``limit`` committed events of the log behind number ``after``, or of one call; answered by Events. When
+    there is none yet the answer waits for one, up to ``wait_ms``."""
+
+    id: RequestId
+    after: Count = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 200
+    call: str | None = None
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=20_000)] = 0
+
+
 class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown_fields=True):
     """Effective configuration; answered by EffectiveConfig."""
 
     id: RequestId
 
 
-FromClient = Hello | Submit | Cancel | Wait | ReadOutput | ListTools | AskStatus | ListProcesses | AskConfig
+FromClient = (
+    Hello | Submit | Cancel | Wait | ReadOutput | ListTools | AskStatus | ListProcesses | ReadEvents | AskConfig
+)
 
 
 class Welcome(msgspec.Struct, tag="welcome", tag_field="op"):
@@ -215,6 +229,15 @@ class Processes(msgspec.Struct, tag="processes", tag_field="op"):
     rows: list[ProcessRow]
 
 
+class Events(msgspec.Struct, tag="events", tag_field="op"):
+    """Events in the order of their numbers. ``last``: the number up to which there is nothing else to tell; ask again
+    with ``after`` = ``last``."""
+
+    id: int
+    events: list[Event]
+    last: int
+
+
 class EffectiveConfig(msgspec.Struct, tag="effective_config", tag_field="op"):
     """Values in force with where each came from (``default``, or the file's path)."""
 
@@ -240,6 +263,7 @@ FromDaemon = (
     | Tools
     | DaemonStatus
     | Processes
+    | Events
     | EffectiveConfig
     | Failed
 )

@@ -67,6 +67,7 @@ class Awaited(Enum):
     TOOLS = auto()
     STATUS = auto()
     PROCESSES = auto()
+    EVENTS = auto()
     CONFIG = auto()
 
 
@@ -93,6 +94,7 @@ _REQUESTS: Mapping[type, Awaited] = {
     cm.ListTools: Awaited.TOOLS,
     cm.AskStatus: Awaited.STATUS,
     cm.ListProcesses: Awaited.PROCESSES,
+    cm.ReadEvents: Awaited.EVENTS,
     cm.AskConfig: Awaited.CONFIG,
 }
 EXCHANGES: ExchangeTable = {
@@ -108,6 +110,7 @@ EXCHANGES: ExchangeTable = {
     (Awaited.TOOLS, cm.Tools): None,
     (Awaited.STATUS, cm.DaemonStatus): None,
     (Awaited.PROCESSES, cm.Processes): None,
+    (Awaited.EVENTS, cm.Events): None,
     (Awaited.CONFIG, cm.EffectiveConfig): None,
     **{(awaited, cm.Failed): None for awaited in Awaited},
 }

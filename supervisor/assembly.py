@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from protocol._contracts import Limits
+from protocol._contracts import IsolationLevel, Limits
 from protocol._deadlines import NS_PER_MS
 from supervisor.calls import Calls
 from supervisor.config import Config
@@ -23,6 +23,7 @@ from supervisor.containment.table import DeadlineTable
 from supervisor.containment.zygote import ZygoteLink
 from supervisor.core.admission import Admission
 from supervisor.core.intake import Host
+from supervisor.core.levels import HeldBy, holder_of
 from supervisor.core.respawn import Respawn, RespawnSettings, pool_breaker
 from supervisor.core.tools import Tools
 from supervisor.desk import Desk
@@ -33,6 +34,7 @@ from supervisor.health import Health
 from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore
 from supervisor.journal.store import Store
+from supervisor.readers import EventReaders
 from supervisor.runtime import StateDirectory
 from supervisor.zygote_options import flavours_of
 
@@ -51,11 +53,13 @@ class Parts:
     second_line: SecondLine
     zygotes: dict[str, ZygoteLink]
     pools: dict[str, Pool]
-    make_pool: Callable[[str, str, Limits, int], Pool]
+    make_zygote: Callable[[str, str, HeldBy], ZygoteLink]
+    make_pool: Callable[[str, str, Limits, int, IsolationLevel], Pool]
     tools: Tools
     calls: Calls
     endings: Endings
     journal: Journal
+    readers: EventReaders
     door: UnixDoor
 
 
@@ -66,7 +70,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     most = settings.in_flight + settings.spares + 1
     table = DeadlineTable(most * len(flavours))
     tools = Tools()
-    host = Host("pidns+cgroup" if groups.can_kill else "pidns", "contain", config.limits)
+    host = Host("group", "none", config.limits, wanted=settings.isolation)  # until more is proven
     journal = Journal(store)
     endings = Endings(OutputStore(state.outputs), settings.result_ttl_ms, journal)
     killer = KillerLink(table)
@@ -76,10 +80,14 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     calls = Calls(boot, host, tools, endings, admission, killer, journal)
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
-    zygotes = {name: ZygoteLink(options) for name, options in flavours.items()}
+    zygotes: dict[str, ZygoteLink] = {}
     numbers, slots, breaker = itertools.count(1), Slots(table.slots), pool_breaker(RespawnSettings())
 
-    def make_pool(flavour: str, zygote: str, limits: Limits, spares: int) -> Pool:
+    def make_zygote(flavour: str, name: str, held_by: HeldBy) -> ZygoteLink:
+        zygotes[name] = ZygoteLink(flavours[flavour], held_by)
+        return zygotes[name]
+
+    def make_pool(flavour: str, zygote: str, limits: Limits, spares: int, isolation: IsolationLevel) -> Pool:
         pool = Pool(
             flavour,
             _pool_settings(config, limits, most, spares),
@@ -93,16 +101,19 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
             slots,
             Respawn(pool=breaker),
             calls,
+            isolation,
         )
         zygotes[zygote].on_reaped.append(pool.reaped)
         zygotes[zygote].on_lost.append(pool.zygote_lost)
         calls.pools[flavour] = pool
         return pool
 
-    for name in zygotes:
-        make_pool(name, name, config.limits, settings.spares)
-    health = Health(calls, product_version(), host.containment, groups.why_not, settings.frame_limit, killer, journal)
-    desk = Desk(calls, tools, health, _effective(config, socket_path))
+    for name in flavours:
+        make_zygote(name, name, holder_of(settings.isolation))
+        make_pool(name, name, config.limits, settings.spares, settings.isolation)
+    health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
+    readers = EventReaders(journal)
+    desk = Desk(calls, tools, health, readers, _effective(config, socket_path))
     door = UnixDoor(desk, _door_limits(config), lambda: {link.pid for link in zygotes.values() if link.pid})
     return Parts(
         host,
@@ -113,11 +124,13 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
         second_line,
         zygotes,
         calls.pools,
+        make_zygote,
         make_pool,
         tools,
         calls,
         endings,
         journal,
+        readers,
         door,
     )
 

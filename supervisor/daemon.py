@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from protocol._contracts import CONTAINMENT_ORDER
 from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
 from protocol._places import PlaceError, find_socket
@@ -30,13 +29,14 @@ from supervisor.assembly import Parts, assemble, product_version
 from supervisor.clock import now_ns, wall_ms
 from supervisor.config import Config, ConfigError, load
 from supervisor.containment.cgroups import ControlGroups
-from supervisor.containment.probe import ProbeFailed, prove
+from supervisor.containment.probe import ProbeFailed
 from supervisor.containment.zygote import SpawnError
-from supervisor.doors.unix import DoorError, SocketTakenError, open_socket
+from supervisor.doors.listening import DoorError, SocketTakenError, open_socket
 from supervisor.journal.recovery import Clocks, recover
 from supervisor.journal.store import Store, StoreError
 from supervisor.logs import open_log
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
+from supervisor.workforce import start_workforce
 from supervisor.zygote_options import BARE
 
 if TYPE_CHECKING:
@@ -130,31 +130,18 @@ class Daemon:
             doors.cancel_scope.cancel()
 
     async def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
-        self._check_host(parts)
         await nursery.start(self._hear_signals)
         await nursery.start(parts.journal.run)
+        await nursery.start(parts.readers.run)
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
         nursery.start_soon(parts.second_line.run)
-        for name, pool in list(parts.pools.items()):
-            await nursery.start(parts.zygotes[name].run)
-            await nursery.start(pool.run, True)
-            parts.tools.serve(pool.tools, name)
-        for flavour, (zygote, limits) in parts.tools.set_apart(self._config.limits).items():
-            await nursery.start(parts.make_pool(flavour, zygote, limits, 0).run, False)
-        await prove(parts.pools[BARE])
+        await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
         _settle_memory()
         nursery.start_soon(self._expire, parts)
 
-    def _check_host(self, parts: Parts) -> None:
-        """Fail closed when the configuration demands more than this host gives. Raises SpawnError."""
-        wanted, reached = self._config.daemon.min_containment, parts.host.containment
-        if wanted and CONTAINMENT_ORDER.index(wanted) > CONTAINMENT_ORDER.index(reached):
-            why = "; ".join(parts.groups.why_not)
-            raise SpawnError("containment", f"{wanted} is demanded, {reached} is reached ({why})")
-
     def _say_ready(self, parts: Parts) -> None:
-        containment = "pidns+cgroup" if parts.groups.can_kill else "pidns"
+        containment = parts.host.containment
         self._log.info("ready", socket=self._socket_path, containment=containment, limits=parts.groups.limits)
         parts.journal.note(
             EventKind.DAEMON_STARTED, pid=os.getpid(), version=product_version(), containment=containment

@@ -16,6 +16,7 @@ from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
 from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
+from supervisor.readers import EventReaders
 
 if TYPE_CHECKING:
     from supervisor.health import Health
@@ -43,9 +44,14 @@ class Desk:
     """One per daemon. Every door's connections speak to it."""
 
     def __init__(
-        self, calls: Calls, tools: Tools, health: Health, config: tuple[dict[str, object], dict[str, str]]
+        self,
+        calls: Calls,
+        tools: Tools,
+        health: Health,
+        readers: EventReaders,
+        config: tuple[dict[str, object], dict[str, str]],
     ) -> None:
-        self._calls, self._tools, self._health = calls, tools, health
+        self._calls, self._tools, self._health, self._readers = calls, tools, health, readers
         self._config = config
         self._census = Census()
 
@@ -68,6 +74,8 @@ class Desk:
                 asker.say(self._health.status(message.id))
             case cm.ListProcesses():
                 asker.say(cm.Processes(message.id, self._rows()))
+            case cm.ReadEvents():
+                self._readers.ask(asker, message)
             case cm.AskConfig():
                 values, sources = self._config
                 asker.say(cm.EffectiveConfig(message.id, values, sources))
@@ -80,6 +88,7 @@ class Desk:
             call.watchers.pop((asker, request), None)
         for call in list(asker.attached.values()):
             self._let_go(call)
+        self._readers.left(asker)
         asker.awaited.clear()
         asker.attached.clear()
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "output": ("output", "Show a call's raw output."),
     "tools": ("tools", "List the tools, their contracts and schemas."),
     "ps": ("ps", "List workers and calls with the time they have left."),
+    "events": ("events", "List what happened, as the log on the disk has it."),
     "kill": ("kill", "End a call and wait until it is gone."),
     "config": ("config", "Check a configuration, or show the one in force."),
     "demo": ("demo", "Show on real programs what the product does."),

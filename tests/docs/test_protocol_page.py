@@ -112,6 +112,7 @@ def test_the_answers_to_each_request_are_those_of_the_links_table() -> None:
         "`list_tools`": (Awaited.TOOLS,),
         "`ask_status`": (Awaited.STATUS,),
         "`list_processes`": (Awaited.PROCESSES,),
+        "`read_events`": (Awaited.EVENTS,),
         "`ask_config`": (Awaited.CONFIG,),
     }
     assert said.keys() == states.keys()

@@ -55,6 +55,7 @@ TABLE: list[tuple[Status, Reason | None, int]] = [
     (Status.NOT_EXECUTED, Reason.SPAWN_FAILED, 3),
     (Status.NOT_EXECUTED, Reason.CONTAINMENT, 3),
     (Status.NOT_EXECUTED, Reason.POISON_CALL, 3),
+    (Status.NOT_EXECUTED, Reason.STORE_UNAVAILABLE, 3),
     (Status.DUPLICATE_CALL, None, 3),
     (Status.TOO_EARLY, None, 3),
     (Status.WAITING_FOR_APPROVAL, None, 4),

@@ -9,29 +9,62 @@ import pytest
 
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, reserve_descriptors
 
+LIVING, KILLED, FORGOTTEN, THIRD = (letter * 16 for letter in "abcd")
 
-def test_the_directory_is_private_and_leaves_no_trace(tmp_path):
-    state = StateDirectory(str(tmp_path / "state"), "a")
+
+def test_the_directory_is_private_and_a_life_takes_its_work_along(tmp_path):
+    state = StateDirectory(str(tmp_path / "state"), LIVING)
     state.open()
     assert os.stat(state.path).st_mode & 0o077 == 0
     assert os.path.isdir(state.work)
     state.close()
-    assert os.listdir(tmp_path / "state") == []
+    assert os.listdir(tmp_path / "state") == [LIVING]
+    assert os.listdir(state.path) == ["outputs"]
 
 
-def test_what_a_killed_daemon_left_is_swept_and_a_living_ones_is_not(tmp_path):
-    living, killed = StateDirectory(str(tmp_path), "living"), StateDirectory(str(tmp_path), "killed")
+def killed(parent, name) -> StateDirectory:
+    """The directory of a daemon that was killed amid its work."""
+    state = StateDirectory(str(parent), name)
+    state.open()
+    os.mkdir(os.path.join(state.work, "w1"))
+    with open(state.journal, "x", encoding="ascii"):
+        pass
+    os.close(state._lock)
+    return state
+
+
+def test_a_killed_daemons_work_is_swept_and_its_journal_kept_for_a_week(tmp_path):
+    living = StateDirectory(str(tmp_path), LIVING)
     living.open()
-    killed.open()
-    (tmp_path / "killed" / "work" / "w1").mkdir()
-    os.close(killed._lock)
+    recent, old = killed(tmp_path, KILLED), killed(tmp_path, FORGOTTEN)
+    for path in (old.journal, old.path):
+        os.utime(path, (1_000, 1_000))
     (tmp_path / "a stranger's").mkdir()
-    third = StateDirectory(str(tmp_path), "third")
+    third = StateDirectory(str(tmp_path), THIRD)
     third.open()
-    third.sweep()
-    assert sorted(os.listdir(tmp_path)) == ["a stranger's", "living", "living.lock", "third", "third.lock"]
+    third.sweep(oldest_s=2_000)
+    expected = ["a stranger's", LIVING, f"{LIVING}.lock", KILLED, THIRD, f"{THIRD}.lock"]
+    assert sorted(os.listdir(tmp_path)) == sorted(expected)
+    assert sorted(os.listdir(recent.path)) == ["journal.db", "outputs"]
+    assert sorted(os.listdir(living.path)) == ["outputs", "work"]
     third.close()
     living.close()
+
+
+@pytest.mark.parametrize("place", ["", "outputs"])
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path, place):
+    state = killed(tmp_path, KILLED)
+    os.chmod(os.path.join(state.path, place), 0o770)
+    with pytest.raises(StateError, match="chmod 700"):
+        StateDirectory(str(tmp_path), KILLED).open()
+
+
+def test_a_link_in_the_place_of_a_directory_is_refused(tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / KILLED).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StateError, match="no directory"):
+        StateDirectory(str(tmp_path), KILLED).open()
+    assert os.listdir(tmp_path / "elsewhere") == []
 
 
 def test_a_second_owner_is_refused_and_takes_nothing_away(tmp_path):
@@ -91,6 +124,6 @@ def test_what_an_earlier_daemon_of_the_same_name_left_does_not_delay_the_next(tm
     second = StateDirectory(str(tmp_path), "a")
     second.open()
     assert os.listdir(second.work) == []
-    second.sweep()
+    second.sweep(0)
     assert sorted(os.listdir(tmp_path)) == ["a", "a.lock"]
     second.close()

@@ -74,14 +74,19 @@ def _field(name: str, kind: Any, rng: random.Random) -> Any:
     if isinstance(kind, kinds.UnionType):
         kind = rng.choice(kind.types)
     if name.endswith("_ms") and isinstance(kind, kinds.IntType):
-        return rng.choice(_BUDGETS)  # a contract refuses others
+        return _within(kind, rng.choice(_BUDGETS))  # a contract refuses others
     return _value(kind, rng)
+
+
+def _within(kind: kinds.IntType, value: int) -> int:
+    least = max(kind.ge or 0, value)
+    return least if kind.le is None else min(kind.le, least)
 
 
 def _scalar(kind: Any, rng: random.Random) -> Any:
     match kind:
-        case kinds.IntType(ge=least):
-            return max(least or 0, rng.choice(_WHOLE))
+        case kinds.IntType():
+            return _within(kind, rng.choice(_WHOLE))
         case kinds.FloatType():
             return rng.choice(_FLOATS)
         case kinds.StrType():
