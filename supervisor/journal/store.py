@@ -82,6 +82,8 @@ class Store:
             ((self.life,),) = self._writer.execute("SELECT lives FROM log")
         except (apsw.Error, OSError, NewerJournalError) as error:
             raise StoreError(f"the journal {self.path} cannot be used: {error}") from error
+        except (TypeError, ValueError) as error:  # no row where one must be, or NULL in a column that has none
+            raise StoreError(f"the journal {self.path} is damaged: {error}") from error
         return broken
 
     def close(self) -> None:
