@@ -28,6 +28,7 @@ from supervisor.core.respawn import Respawn, RespawnSettings, pool_breaker
 from supervisor.core.tools import Tools
 from supervisor.desk import Desk
 from supervisor.doors.connection import DoorLimits
+from supervisor.doors.refusals import Refusals
 from supervisor.doors.unix import UnixDoor
 from supervisor.endings import Endings
 from supervisor.health import Health
@@ -114,7 +115,12 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
     desk = Desk(calls, tools, health, readers, _effective(config, socket_path))
-    door = UnixDoor(desk, _door_limits(config), lambda: {link.pid for link in zygotes.values() if link.pid})
+    door = UnixDoor(
+        desk,
+        _door_limits(config),
+        lambda: {link.pid for link in zygotes.values() if link.pid},
+        Refusals(journal.note),
+    )
     return Parts(
         host,
         state,

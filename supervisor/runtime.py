@@ -11,6 +11,7 @@ import resource
 import secrets
 import stat
 
+from supervisor.private import make_directories
 from supervisor.trees import remove_tree
 from supervisor.zygote_options import is_text
 
@@ -75,7 +76,7 @@ class StateDirectory:
         if not is_text(self.path):  # results name files in it, and neither codec could say them
             raise StateError(f"the state directory {self.path!r} cannot be used: its name is no UTF-8")
         try:
-            os.makedirs(parent, mode=0o700, exist_ok=True)
+            make_directories(parent)
             _check(parent, private=False)
             self._lock = _locked(self.path + _LOCK)
             self._put_away(self.work)
