@@ -1,0 +1,118 @@
+"""What a new life makes of the last one's journal."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from protocol import CallResult, Delivery, Status
+from supervisor.journal import rows
+from supervisor.journal.recovery import Clocks, recover
+from supervisor.journal.results import pack
+from tests.supervisor.journal.conftest import row
+
+TTL_MS = 60_000
+CLOCKS = Clocks(now_ns=1_000_000_000, wall_ms=50_000)
+
+
+def claimed(store, call: str, *states: str, **more) -> None:
+    store.commit([*rows.claimed(row(call, **more), 1_000)])
+    for state in states:
+        store.commit([*rows.advanced(row(call, **more), state, 1_000)])
+
+
+def settled(call: str, content: str = "", place: bytes | None = None) -> list[rows.Change]:
+    result = CallResult(call, "shell", Status.OK, content=content, delivery=Delivery.SUCCEEDED)
+    kept = pack(7, result, ("/f",), 0)
+    return [*rows.settled(row(call, place), result, kept, 50_000 + TTL_MS, 1_000)]
+
+
+@pytest.mark.parametrize("states", [(), (rows.SENT,), (rows.SENT, rows.ACCEPTED)])
+def test_a_claimed_call_may_have_run_and_is_settled_as_unknown(open_store, tmp_path, states):
+    store = open_store()
+    claimed(store, "c_1", *states)
+    recovered = recover(store, str(tmp_path), TTL_MS, CLOCKS)
+    (kept,) = recovered.kept
+    result = kept.result
+    assert recovered.interrupted == 1
+    assert (result.status, result.reason, result.delivery) == ("unknown", "daemon_restarted", "unknown")
+    assert (result.retryable, result.durable, result.idempotency_key) == (False, True, "c_1")
+    assert [event.kind for event in store.events(0, 10)][-2:] == ["call_ended", "daemon_recovered"]
+
+
+def test_a_planned_call_did_not_run_and_may_be_sent_again(open_store, tmp_path):
+    store = open_store()
+    store.commit([*rows.planned(row("c_1"), 1_000)])
+    (kept,) = recover(store, str(tmp_path), TTL_MS, CLOCKS).kept
+    assert (kept.result.delivery, kept.result.retryable) == ("not_delivered", True)
+
+
+def test_a_read_only_call_may_be_sent_again_whatever_became_of_it(open_store, tmp_path):
+    store = open_store()
+    claimed(store, "c_1", rows.SENT, read_only=True)
+    (kept,) = recover(store, str(tmp_path), TTL_MS, CLOCKS).kept
+    assert (kept.result.delivery, kept.result.retryable) == ("unknown", True)
+
+
+def test_a_second_recovery_finds_nothing_to_settle(open_store, tmp_path):
+    store = open_store()
+    claimed(store, "c_1")
+    first = recover(store, str(tmp_path), TTL_MS, CLOCKS)
+    store.close()
+    second = recover(open_store(), str(tmp_path), TTL_MS, CLOCKS)
+    assert second.interrupted == 0
+    assert [kept.packed for kept in second.kept] == [kept.packed for kept in first.kept]
+
+
+def test_results_come_back_byte_for_byte_with_the_time_they_have_left(open_store, tmp_path):
+    store = open_store()
+    changes = settled("c_1", "hello")
+    store.commit(changes)
+    (kept,) = recover(store, str(tmp_path), TTL_MS, CLOCKS).kept
+    assert kept.result.content == "hello"
+    assert (kept.uid, kept.files) == (7, ("/f",))
+    assert kept.until_ns == CLOCKS.now_ns + TTL_MS * 1_000_000
+
+
+def test_a_settled_call_is_not_interrupted(open_store, tmp_path):
+    store = open_store()
+    claimed(store, "c_1", rows.SENT, rows.ACCEPTED)
+    store.commit(settled("c_1"))
+    recovered = recover(store, str(tmp_path), TTL_MS, CLOCKS)
+    assert (recovered.interrupted, recovered.kept[0].result.status) == (0, "ok")
+
+
+def test_delivery_keys_stay_taken_also_when_the_result_is_forgotten(open_store, tmp_path):
+    store = open_store()
+    store.commit(settled("c_1", place=b"place"))
+    store.commit([rows.forgotten("c_1"), *rows.too_old(500)])
+    recovered = recover(store, str(tmp_path), TTL_MS, CLOCKS)
+    assert (recovered.kept, recovered.keys) == ([], [(b"place", b"said", "c_1")])
+
+
+def test_rows_without_a_key_go_with_their_result_and_the_others_when_they_are_old(open_store, tmp_path):
+    store = open_store()
+    store.commit([*settled("c_1"), *settled("c_2", place=b"p"), *rows.claimed(row("c_3"), 1)])
+    store.commit([rows.forgotten("c_1"), rows.forgotten("c_2"), *rows.too_old(500)])
+    assert [call for (call,) in store.rows("SELECT id FROM calls ORDER BY id")] == ["c_2", "c_3"]
+    store.commit(rows.too_old(2_000))
+    assert [call for (call,) in store.rows("SELECT id FROM calls")] == ["c_3"]
+
+
+def test_a_key_whose_call_came_to_nothing_stands_for_the_one_that_was_sent_again(open_store, tmp_path):
+    store = open_store()
+    store.commit(settled("c_1", place=b"place"))
+    store.commit([*rows.claimed(row("c_2", b"place"), 1_000)])
+    assert recover(store, str(tmp_path), TTL_MS, CLOCKS).keys == [(b"place", b"said", "c_2")]
+
+
+def test_what_an_interrupted_call_had_written_is_shown(open_store, tmp_path):
+    store = open_store()
+    claimed(store, "c_1", rows.SENT)
+    (tmp_path / "c_1.both").write_bytes(b"half\n")
+    (kept,) = recover(store, str(tmp_path), TTL_MS, CLOCKS).kept
+    output = kept.result.output
+    assert (output.bytes, output.view, output.path) == (5, "half\n", os.path.join(tmp_path, "c_1.both"))
+    assert kept.files == (output.path,)
+    assert kept.result.output.sha256 is not None
