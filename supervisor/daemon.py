@@ -34,7 +34,7 @@ from supervisor.containment.zygote import SpawnError
 from supervisor.doors.listening import DoorError, SocketTakenError, open_socket
 from supervisor.journal.recovery import Clocks, recover
 from supervisor.journal.store import Store, StoreError
-from supervisor.logs import open_log
+from supervisor.logs import LOG, open_log, say
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
 from supervisor.workforce import start_workforce
 from supervisor.zygote_options import BARE
@@ -151,7 +151,7 @@ class Daemon:
             if self._as_json
             else f"ready {self._socket_path}"
         )
-        print(ready, flush=True)  # noqa: T201  # the contract of `deadlined serve`
+        say(ready)  # the contract of `deadlined serve`
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """The first SIGTERM or SIGINT drains, the second stops at once, and no later one cuts the cleaning up short."""
@@ -166,6 +166,7 @@ class Daemon:
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
             await parts.endings.expire(now_ns())
+            LOG.sum_up(self._log)
             await parts.journal.prune(RETENTION_MS, MOST_EVENTS, RETENTION_MS)
 
     # ------------------------------------------------------------ stop

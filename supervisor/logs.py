@@ -6,6 +6,7 @@ summed up (`Repeats`), long texts are cut, and what cannot be written is counted
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -110,6 +111,12 @@ def open_log() -> structlog.stdlib.BoundLogger:
     )
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     return log
+
+
+def say(text: str) -> None:
+    """A line on stdout, for whoever started the daemon. Nobody need listen."""
+    with contextlib.suppress(OSError):
+        os.write(1, f"{text}\n".encode(errors="surrogateescape"))
 
 
 def short(_logger: Any, _name: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
