@@ -10,6 +10,7 @@ from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.killer import KillerLink
 from supervisor.journal.journal import Journal
+from supervisor.logs import LOG
 
 
 class Health:
@@ -53,6 +54,8 @@ class Health:
 
     def _degraded(self) -> list[str]:
         wrong = [why for why in (self._journal.alarm, self._journal.trouble) if why is not None]
+        if LOG.trouble is not None:
+            wrong.append(LOG.trouble)
         if not self._killer.armed:
             wrong.append("no killer is armed: the second line holds the deadlines, nothing is dispatched")
         if quarantined := self._calls.gate.quarantined():
