@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from protocol._contracts import Contract
+from protocol._contracts import ISOLATION_ORDER, Contract
 
 
 def declared_contract(fields: Mapping[str, Any], base: Contract | None = None) -> Contract:
@@ -56,6 +56,12 @@ def _refuse_contradictions(contract: Contract) -> None:
         raise ValueError(
             f"term_grace_ms = {contract.term_grace_ms} leaves nothing of timeout_ms = {contract.timeout_ms};"
             " allowed: a term_grace_ms below timeout_ms, because SIGTERM goes out that much before the deadline"
+        )
+    wanted, least = contract.isolation, contract.min_isolation
+    if wanted and least and ISOLATION_ORDER.index(wanted) < ISOLATION_ORDER.index(least):
+        raise ValueError(
+            f"isolation = {wanted!r} is below min_isolation = {least!r};"
+            " allowed: an isolation that is at least what the tool demands"
         )
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")

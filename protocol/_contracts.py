@@ -69,6 +69,7 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     home: Literal["user", "private"] = "private"
     env: tuple[str, ...] = ()
     limits: Limits | None = None
+    isolation: IsolationLevel | None = None
 
     def __post_init__(self) -> None:
         _check("timeout_ms", self.timeout_ms, 1, CEILING_MS)

@@ -32,6 +32,8 @@ NEXT_WAKE = 0
 HEARTBEAT = 1
 TERM, DEADLINE, GENERATION, KILLED, SEEN = range(5)
 NEVER = NEVER_NS
+GUARDED = 1 << 31
+"""Added to the slot's number in a registration: the first descriptor is a guard's pidfd, the second its bell."""
 
 
 def table_bytes(slots: int) -> int:

@@ -19,7 +19,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 class Spawn(msgspec.Struct, tag="spawn", tag_field="op"):
     """Fork a worker. Descriptors with it, in this order: the worker's socket, then ``cgroups`` write ends of
-    ``cgroup.procs`` (or ``tasks``) that the child joins before anything else."""
+    ``cgroup.procs`` (or ``tasks``) that the child joins before anything else; to a zygote without namespaces then the
+    write end for the guard's receipt and the eventfd that tells it to end its worker."""
 
     worker: int
     scratch: str
@@ -37,10 +38,12 @@ ToZygote = Spawn
 
 
 class ZygoteReady(msgspec.Struct, tag="zygote_ready", tag_field="op"):
-    """Sent once. ``userns``: the zygote lives in a user namespace of its own (the daemon is no root)."""
+    """Sent once. ``userns``: the zygote lives in a user namespace of its own (the daemon is no root). ``subreaper``: it
+    has no namespace, and orphans below it come to it; False with guards: the kernel refused even that."""
 
     pid: int
     userns: bool
+    subreaper: bool = False
 
 
 class Spawned(msgspec.Struct, tag="spawned", tag_field="op"):
@@ -59,7 +62,10 @@ class SpawnFailed(msgspec.Struct, tag="spawn_failed", tag_field="op"):
 
 
 class Reaped(msgspec.Struct, tag="reaped", tag_field="op"):
-    """A worker's wait status: exit ``code`` or ``signal``, and what it and everything it reaped used in its life."""
+    """A worker's wait status: exit ``code`` or ``signal``, and what it and everything it reaped used in its life.
+
+    Also the receipt of a guard, written straight to the daemon: nothing below it is left. From a zygote without
+    namespaces the status is the guard's, and the message says that nothing of its worker is left."""
 
     worker: int
     code: int | None

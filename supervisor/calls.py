@@ -45,7 +45,7 @@ _KILL_CAUSES = {
     Reason.PROTOCOL_ERROR: Cause.PROTOCOL_ERROR,
     Reason.WORKER_LOST: Cause.CRASH,
 }
-_PIDNS, _WITH_CGROUP = ["pidns"], ["pidns", "cgroup"]
+_NO_MECHANISM: list[str] = []
 
 
 class Calls:
@@ -64,7 +64,6 @@ class Calls:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
         self._placement = Placement(killer, self._place)
-        self._isolation = Isolation("contain", host.isolation)
         self._numbers = itertools.count(1)
         self._nonces = itertools.count(1)
         self._keys = Keys()
@@ -427,7 +426,7 @@ class Calls:
         return self._refused(call_id, uid, submit, Refusal(Reason.KEY_CONFLICT, text), now)
 
     def _facts(self, call: LiveCall) -> results.Facts:
-        judged, worker = call.judged, call.worker
+        judged = call.judged
         pool = self.pools.get(judged.flavour)
         return results.Facts(
             call.id,
@@ -436,9 +435,9 @@ class Calls:
             judged.deadline_ns,
             judged.deadline_ms,
             call.machine.started_ns,
-            self._host.containment,
-            self._isolation if pool is None else pool.isolation,
-            _WITH_CGROUP if worker is not None and worker.group.kill is not None else _PIDNS,
+            self._host.containment if pool is None else pool.containment,
+            Isolation(self._host.wanted, self._host.isolation) if pool is None else pool.isolation,
+            _NO_MECHANISM if pool is None else pool.mechanism,
             call.key,
             judged.run,
             judged.contract.read_only,

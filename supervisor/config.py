@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from protocol import FRAME_HARD_LIMIT, FRAME_LIMIT, Limits
-from protocol._contracts import ContainmentLevel
+from protocol._contracts import ContainmentLevel, IsolationLevel
 from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
 from supervisor.config_tables import ConfigError, read_fields, shown
@@ -50,7 +50,9 @@ class DaemonSettings(msgspec.Struct, frozen=True):
     idle_worker_ms: Budget = 60_000
     result_ttl_ms: Annotated[int, msgspec.Meta(ge=1, le=7 * _DAY_MS)] = 3_600_000
     allow_gids: tuple[Annotated[int, msgspec.Meta(ge=0, le=2**32 - 2)], ...] = ()
+    isolation: IsolationLevel = "contain"
     min_containment: ContainmentLevel | None = None
+    min_isolation: IsolationLevel | None = None
 
 
 _DAEMON_KINDS = typing.get_type_hints(DaemonSettings, include_extras=True)

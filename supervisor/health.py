@@ -9,6 +9,7 @@ from protocol._deadlines import elapsed_ms
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.killer import KillerLink
+from supervisor.core.intake import Host
 from supervisor.journal.journal import Journal
 from supervisor.logs import LOG
 
@@ -20,7 +21,7 @@ class Health:
         self,
         calls: Calls,
         version: str,
-        containment: str,
+        host: Host,
         why: list[str],
         frame_limit: int,
         killer: KillerLink,
@@ -29,7 +30,12 @@ class Health:
         self._calls, self._version = calls, version
         self._why, self._killer, self._journal = why, killer, journal
         self._born_ns = now_ns()
-        self.containment, self.frame_limit = containment, frame_limit
+        self._host, self.frame_limit = host, frame_limit
+
+    @property
+    def containment(self) -> str:
+        """The level that the daemon's own workers reach; known once they have been started."""
+        return self._host.containment
 
     def status(self, request: int) -> cm.DaemonStatus:
         """The answer to AskStatus."""

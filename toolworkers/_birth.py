@@ -35,10 +35,11 @@ _codec = zygote_to_daemon()
 _FROM_ZYGOTE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-def conceive(link: socket.socket, settings: Settings) -> NoReturn:
+def conceive(link: socket.socket, settings: Settings, guard: int | None = None) -> NoReturn:
     """In the forked child: do all that needs no request, wait for one on ``link``, become that worker. Never returns.
 
-    A failure before WorkerReady goes to the daemon's stderr, and the exit code says so.
+    ``guard``: the pid of the parent, where that is a guard and no zygote. A failure before WorkerReady goes to the
+    daemon's stderr, and the exit code says so.
     """
     code = EXIT_FAILED
     last_words = 2
@@ -47,7 +48,7 @@ def conceive(link: socket.socket, settings: Settings) -> NoReturn:
         link = _leave_the_zygote(link, last_words)
         rehearse(settings.outer_pidns)
         born = _wait_for_request(link)
-        if born is not None:
+        if born is not None and guard in (None, os.getppid()):  # else it died before the parent-death signal was set
             _become(*born, settings, last_words)
         code = 0
     except ChannelLost:
@@ -91,19 +92,21 @@ def _become(request: Spawn, descriptors: list[int], settings: Settings, last_wor
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    missing = _enter(request)
+    missing = _enter(request, settings.outer_pidns != world.NO_NAMESPACE)
     worker = _settle_in(Channel(moved), request, missing, settings)
     worker.report(missing, request.describe, last_words)
     worker.serve()
 
 
-def _enter(request: Spawn) -> list[str]:
-    """Limits, namespaces, privileges, as far as the isolation asks for them; what this host refused."""
+def _enter(request: Spawn, in_namespace: bool) -> list[str]:
+    """Limits and namespaces, as far as the isolation asks for them; what this host refused."""
     if request.isolation == "none":
         return []
     world.set_limits(request.limits, request.processes_of_uid)
     if request.isolation == "limits":
         return []
+    if not in_namespace:
+        return ["namespaces"]
     missing = world.enter_namespaces(os.path.join(request.scratch, "tmp"), request.limits.tmp_bytes)
     return missing if request.isolation == "contain" else [*missing, request.isolation]
 
@@ -111,13 +114,17 @@ def _enter(request: Spawn) -> list[str]:
 def _settle_in(channel: Channel, request: Spawn, missing: list[str], settings: Settings) -> Worker:
     contained = request.isolation not in ("none", "limits")
     tmp, work = (os.path.join(request.scratch, name) for name in ("tmp", "work"))
-    scratch = Scratch(tmp, work, contained and not {"tmp", "shm"} & set(missing))
+    scratch = Scratch(tmp, work, contained and not {"tmp", "shm", "namespaces"} & set(missing))
     os.fchdir(scratch.work_descriptor)
     os.environ["TMPDIR"], os.environ["HOME"] = tmp, scratch.home  # the rest is as the zygote has set it
     tempfile.tempdir = None  # the zygote's choice, if it made one
     worker = Worker(channel, scratch, settings)
+    if "namespaces" in missing:
+        missing += world.stand_in_for_namespaces()
     if contained:
         world.drop_privileges(world.ROOT_CAPABILITIES)
+    else:
+        sys_.set_dumpable(False)  # whatever the tool may do: not to other workers of its uid
     return worker
 
 

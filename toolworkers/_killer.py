@@ -9,6 +9,9 @@ Rules
 2. A round signals what is due, publishes when the next look will be, and looks once more before it sleeps.
 3. One worker is killed once; ``term_ns`` of one value brings one SIGTERM.
 4. When the control socket ends, the daemon is gone: everything registered is killed and the killer ends.
+5. A worker that a guard holds (no namespace) is killed by its guard: the guard is woken, should somebody have stopped
+   it, and its bell is rung. One that is still there `GUARD_NS` later is killed itself, and the zygote ends what it
+   leaves. It is a kill of rule 3 all the same, at the instant the bell was rung.
 
 Why no wake is lost. The daemon stores a deadline and then loads NEXT_WAKE; the killer stores NEXT_WAKE and then loads
 the deadlines. On both sides a full barrier stands between the store and the load (here the lock inside
@@ -40,7 +43,10 @@ from toolworkers import _syscalls as sys_
 from toolworkers._datagrams import receive_datagram
 
 REGISTRATION = struct.Struct("<IQ")
-"""(slot, generation) of a register (with one or two descriptors), an unregister (generation 0), and of each ack."""
+"""(slot, generation) of a register, an unregister (generation 0), and of each ack. With a register come the worker's
+pidfd (of a guarded one: the guard's, and its bell), and the write end of its cgroup.kill where it has one."""
+GUARD_NS = 40_000_000
+"""How long a guard may take: it needs 3 ms for an ordinary tree, and what it leaves costs the zygote no more."""
 COUNT_LIMIT = 64
 COUNT_BUDGET_NS = 150_000
 """How many processes are counted for a receipt, and how long a kill that nobody saw coming may wait for that."""
@@ -55,15 +61,16 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 
 class Watched:
-    """One registered worker. ``group``: the write end of its cgroup.kill, where it has one."""
+    """One registered worker. ``group``: the write end of its cgroup.kill, where it has one. ``bell``: its guard's; then
+    ``pidfd`` is the guard's as well."""
 
-    __slots__ = ("base", "counted_for_ns", "done", "generation", "group", "pid", "pidfd", "seen", "termed_ns")
+    __slots__ = ("base", "bell", "counted_for_ns", "done", "generation", "group", "pid", "pidfd", "seen", "termed_ns")
 
-    def __init__(self, slot: int, generation: int, pidfd: int, group: int | None) -> None:
+    def __init__(self, slot: int, generation: int, pidfd: int, group: int | None, bell: int | None = None) -> None:
         self.base = _slots.slot_base(slot)
         self.generation = generation
         self.pidfd = pidfd
-        self.group = group
+        self.group, self.bell = group, bell
         self.pid = _pid_of(pidfd)
         self.termed_ns = 0
         self.counted_for_ns, self.seen = 0, 1
@@ -71,9 +78,9 @@ class Watched:
 
     def close(self) -> None:
         """Let go of the descriptors."""
-        os.close(self.pidfd)
-        if self.group is not None:
-            os.close(self.group)
+        for descriptor in (self.pidfd, self.group, self.bell):
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 class Killer:
@@ -83,6 +90,7 @@ class Killer:
         self._control, self._table, self._bell = control, table, bell
         self._timer = sys_.open_timer()
         self._watched: dict[int, Watched] = {}
+        self._rung: dict[Watched, int] = {}
         self._poll = select.poll()
         for descriptor in (control.fileno(), bell, self._timer):
             self._poll.register(descriptor, select.POLLIN)
@@ -94,6 +102,9 @@ class Killer:
             self._round()
         for watched in self._watched.values():
             self._signal(watched)
+        while self._rung:  # their guards have a little time left
+            time.sleep(GUARD_NS / 1e9)
+            self._strike_guards(time.monotonic_ns())
 
     def _round(self) -> None:
         """Rule 2. The module's docstring says why the second look is needed."""
@@ -125,8 +136,16 @@ class Killer:
         if any(self._table[_TERMS].tolist()):
             wake = min(wake, *(self._terminate_if_due(watched, now) for watched in self._watched.values()), wake)
         for watched in soon:
-            watched.seen = count_processes(watched.pid, now + COUNT_AHEAD_NS // 2)
-        return wake
+            watched.seen = _count(watched, now + COUNT_AHEAD_NS // 2)
+        return min(wake, self._strike_guards(now)) if self._rung else wake
+
+    def _strike_guards(self, now: int) -> int:
+        """Rule 5 for the guards that were rung and should be gone; when the next one should be."""
+        for watched in [watched for watched, until in self._rung.items() if until <= now]:
+            del self._rung[watched]
+            with contextlib.suppress(OSError):  # it is gone, as it should be; or even its registration is
+                signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
+        return min(self._rung.values(), default=_slots.NEVER)
 
     def _near(self, slot: int, deadline: int, now: int, soon: list[Watched]) -> int:
         """A slot whose deadline is past, or within the time in which its processes are counted; when to look again."""
@@ -144,7 +163,7 @@ class Killer:
     def _kill(self, watched: Watched, deadline: int, count_until: int) -> None:
         """Kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
         if watched.counted_for_ns != deadline:  # a kill that nobody saw coming: a cancel, or a late registration
-            watched.seen = count_processes(watched.pid, count_until)
+            watched.seen = _count(watched, count_until)
         sent_ns = time.monotonic_ns()
         watched.done = True
         if self._signal(watched):
@@ -157,10 +176,19 @@ class Killer:
             with contextlib.suppress(OSError):  # ENODEV: the daemon has removed the cgroup, so it was empty
                 os.write(watched.group, b"1")
         try:
-            signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
+            if watched.bell is None:
+                signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
+            else:
+                self._ring(watched, watched.bell)
         except ProcessLookupError:
             return False
         return True
+
+    def _ring(self, watched: Watched, bell: int) -> None:
+        """Rule 5. Raises ProcessLookupError."""
+        signal.pidfd_send_signal(watched.pidfd, signal.SIGCONT)
+        os.eventfd_write(bell, 1)
+        self._rung[watched] = time.monotonic_ns() + GUARD_NS
 
     def _terminate_if_due(self, watched: Watched, now: int) -> int:
         """Rule 3 for SIGTERM; when it is due, if it still has to go."""
@@ -203,9 +231,10 @@ class Killer:
 
     def _take(self, datagram: bytes, descriptors: list[int]) -> None:
         """Register or unregister, then acknowledge; what is neither gets no ack and costs its descriptors."""
-        slot, generation = REGISTRATION.unpack(datagram) if len(datagram) == REGISTRATION.size else (-1, 0)
+        word, generation = REGISTRATION.unpack(datagram) if len(datagram) == REGISTRATION.size else (-1, 0)
+        slot, guarded = word & ~_slots.GUARDED, bool(word & _slots.GUARDED)
         fits = 0 <= slot < _slots.slots_in(self._table) and (
-            0 < len(descriptors) < 3 if generation else not descriptors
+            0 < len(descriptors) - guarded < 3 if generation else not descriptors
         )
         if not fits:
             print(f"killer: a registration with {len(descriptors)} descriptors was refused", file=sys.stderr)  # noqa: T201  # the daemon's log
@@ -214,12 +243,19 @@ class Killer:
             return
         previous = self._watched.pop(slot, None)
         if previous is not None:
+            self._rung.pop(previous, None)
             previous.close()
         if generation:
-            self._watched[slot] = Watched(slot, generation, descriptors[0], (*descriptors, None)[1])
+            bell = descriptors.pop(1) if guarded else None
+            self._watched[slot] = Watched(slot, generation, descriptors[0], (*descriptors, None)[1], bell)
         # Never blocks: acks wait for a stopped daemon in the socket, and deadlines do not wait for acks.
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._control.send(datagram, socket.MSG_DONTWAIT)
+
+
+def _count(watched: Watched, until_ns: int) -> int:
+    """Without the guard, which is none of the call's."""
+    return max(1, count_processes(watched.pid, until_ns) - (watched.bell is not None))
 
 
 def count_processes(pid: int, until_ns: int) -> int:

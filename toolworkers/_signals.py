@@ -28,6 +28,11 @@ def block(numbers: Iterable[int]) -> None:
     _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
 
 
+def send_by_pidfd(pidfd: int, number: int) -> None:
+    """pidfd_send_signal(2). Raises ProcessLookupError for the dead, PermissionError for another user's."""
+    _signal.pidfd_send_signal(pidfd, number)
+
+
 def wait(numbers: Iterable[int], seconds: float) -> tuple[int, int] | None:
     """The next of these blocked signals as (number, ``si_code``); None when none came within ``seconds``."""
     info = _signal.sigtimedwait(numbers, max(0.0, seconds))

@@ -14,6 +14,7 @@ import time
 
 from toolworkers import _signals
 from toolworkers import _syscalls as sys_
+from toolworkers._children import direct_children
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _ENVIRONMENT_GROUPS = {
     "@proxy": "http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split(),
 }
 _SWEEP_BUDGET_S = 1.0
+NO_NAMESPACE = -1
+"""In place of the daemon's pid namespace, for a worker that has none of its own: `sweep` ends its children instead."""
 
 
 class Leftovers:
@@ -100,6 +103,18 @@ def drop_privileges(keep: frozenset[str]) -> None:
     sys_.set_capabilities(keep if os.getuid() == 0 else ())
     sys_.no_new_privileges()
     sys_.set_dumpable(False)
+
+
+def stand_in_for_namespaces() -> list[str]:
+    """What of a namespace's protection can be had without one: capabilities are dropped for good, and signals of this
+    process and its children reach nobody else, guard and daemon among them. Returns what the kernel refused or lacks.
+    """
+    missing: list[str] = []
+    sys_.no_new_privileges()  # landlock(7) asks for it; `drop_privileges` does the same again
+    _try(missing, "signal_scope", sys_.scope_signals)
+    if os.getuid() == 0:
+        _try(missing, "bounding_set", lambda: sys_.drop_bounding_set(ROOT_CAPABILITIES))
+    return missing
 
 
 def set_limits(limits: Any, processes_of_uid: int | None) -> None:
@@ -163,6 +178,8 @@ def sweep(outer_pid_namespace: int) -> Leftovers:
     ``kill(-1, …)`` anywhere else would be the end of the machine (root) or of the user's session, so the two facts
     that make it safe are checked here and nowhere else: we are pid 1, and not in the daemon's pid namespace.
     """
+    if outer_pid_namespace == NO_NAMESPACE:
+        return _sweep_children(time.monotonic() + _SWEEP_BUDGET_S)
     if os.getpid() != 1 or _own_pid_namespace() == outer_pid_namespace:
         raise RuntimeError("sweep() outside a worker's own pid namespace")
     try:
@@ -210,6 +227,57 @@ def _reap_killed() -> int:
         except ChildProcessError:
             return killed
         killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signals.SIGKILL
+
+
+def _sweep_children(until: float) -> Leftovers:
+    """The same without a namespace: this process is a subreaper, so whatever a call left is or becomes its child.
+
+    By pidfd, checked to be a child still: a thread that the tool left may be reaping, and a number can be used again.
+    A tool that has taken the subreaper's rank away has let orphans pass to the guard, who kills them with the worker.
+    """
+    killed = 0
+    try:
+        _reap_dead()
+        while time.monotonic() < until:
+            children = direct_children()
+            if not children:
+                return Leftovers(killed, sys_.is_subreaper())
+            if not sum(map(_kill_child, children)):
+                break
+            killed += _reap_some_killed()
+    except OSError:
+        pass  # no list, or no descriptor free to read it: the guard's business, together with this worker
+    return Leftovers(killed, False)
+
+
+def _kill_child(pid: int) -> bool:
+    """SIGKILL to a direct child; False when it is none any more, or has another uid."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises where it is no child
+        _signals.send_by_pidfd(pidfd, _signals.SIGKILL)
+    except (ChildProcessError, ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _reap_some_killed() -> int:
+    """Reap one (blocking: the dying need the processor), then who else is dead; how many of them died by SIGKILL."""
+    killed, flags = 0, 0
+    while True:
+        try:
+            pid, status = os.waitpid(-1, flags)
+        except ChildProcessError:
+            return killed
+        if pid == 0:
+            return killed
+        killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signals.SIGKILL
+        flags = os.WNOHANG
 
 
 def _reap_dead() -> None:

@@ -1,7 +1,8 @@
 """The zygote: started once with every import done, forks workers that are ready in a millisecond.
 
 Owns: its own pid namespace (so that its death is the death of all workers), the fork of a worker into a namespace of
-its own nested in it, and the word that a worker has been reaped. Leaves what a worker becomes to `_birth`.
+its own nested in it, and the word that a worker has been reaped. Leaves what a worker becomes to `_birth`, and what is
+done where there shall be no namespace, or can be none, to `_guarded_zygote`.
 
 Rules
 1. One thread, no tool code, no signal that ends it but SIGKILL; it goes when its socket ends or its launcher dies.
@@ -22,7 +23,7 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 
@@ -45,9 +46,11 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON of the command line. ``outer_pidns``: inode of the daemon's pid namespace, where no sweep may happen."""
+    """The JSON of the command line. ``outer_pidns``: inode of the daemon's pid namespace, where no sweep may happen.
+    ``held_by``: what is to end the workers."""
 
     outer_pidns: int
+    held_by: Literal["namespaces", "guards"] = "namespaces"
     modules: list[str] = []
     path: list[str] = []
     commands: dict[str, dict[str, Any]] = {}
@@ -55,19 +58,25 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     user_env: dict[str, str] = {}
 
 
-def main(control: int, config: str) -> NoReturn:
+def main(control: int, given: str) -> NoReturn:
     """Enter the namespaces, load the tools, serve. The first process stays outside, as launcher, to the end."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     sys_.die_with_parent()
     sys_.close_on_exec_from(3)
-    config_json = _read_whole(int(config)) if config.isdigit() else config
     link = socket.socket(fileno=control)
     plain_uid = os.geteuid() != 0
     try:
+        config = msgspec.json.decode(_read_whole(int(given)) if given.isdigit() else given, type=Config)
+    except msgspec.MsgspecError as error:
+        _exit_over_configuration(error)
+    if config.held_by == "guards":
+        sys_.die_with_parent(0)
+        os._exit(_live_with_guards(link, config))
+    try:
         _enter_namespaces(plain_uid)
     except OSError as error:
-        _tell_refusal(link, error, plain_uid)
+        _tell_refusal(link, why_no_namespaces(f"no pid namespace: {error.strerror}", not plain_uid))
         os._exit(EXIT_REFUSED)
     sys_.die_with_parent()  # the change of credentials has taken it back (prctl(2))
     zygote = os.fork()
@@ -75,7 +84,12 @@ def main(control: int, config: str) -> NoReturn:
         link.close()
         _, status = os.waitpid(zygote, 0)
         os._exit(max(0, os.waitstatus_to_exitcode(status)) or 70 * os.WIFSIGNALED(status))
-    os._exit(_live(link, config_json, plain_uid))
+    os._exit(_live(link, config, plain_uid))
+
+
+def _exit_over_configuration(error: Exception) -> NoReturn:
+    print(f"toolworkers: {error}", file=sys.stderr)  # noqa: T201  # the daemon's log
+    os._exit(EXIT_CONFIGURATION)
 
 
 def _enter_namespaces(plain_uid: bool) -> None:
@@ -86,9 +100,8 @@ def _enter_namespaces(plain_uid: bool) -> None:
         sys_.unshare(sys_.CLONE_NEWPID)
 
 
-def _tell_refusal(link: socket.socket, error: OSError, plain_uid: bool) -> None:
+def _tell_refusal(link: socket.socket, why: str) -> None:
     """The one word of a zygote that this host does not let be: why, and what would have to change."""
-    why = why_no_namespaces(f"no pid namespace: {error.strerror}", not plain_uid)
     with contextlib.suppress(OSError):
         send_datagram(link, zygote_to_daemon().pack(SpawnFailed(0, "containment", why)), ())
 
@@ -99,16 +112,12 @@ def _read_whole(descriptor: int) -> str:
         return file.read()
 
 
-def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
+def _live(link: socket.socket, config: Config, plain_uid: bool) -> int:
     """The life of pid 1; its exit code."""
     sys_.die_with_parent()
     if plain_uid:  # its own mount namespace: an unmount on the host must reach it
         sys_.mount("none", "/", None, sys_.MS_SLAVE | sys_.MS_REC)
-    try:
-        settings = load_settings(config_json)
-    except (RegistryError, msgspec.MsgspecError) as error:
-        print(f"toolworkers: {error}", file=sys.stderr)  # noqa: T201  # the daemon's log
-        return EXIT_CONFIGURATION
+    settings = _settings_or_exit(config)
     with contextlib.suppress(ConnectionError):  # whatever was to be said: the daemon is gone
         zygote = Zygote(link, settings)
         zygote.say(ZygoteReady(os.getpid(), plain_uid))
@@ -116,9 +125,38 @@ def _live(link: socket.socket, config_json: str, plain_uid: bool) -> int:
     return 0
 
 
+def _live_with_guards(link: socket.socket, config: Config) -> int:
+    """The life of a zygote without a namespace; its exit code. No parent-death signal: see `_guarded_zygote`."""
+    from toolworkers._guarded_zygote import GuardedZygote
+
+    reaps_orphans = True
+    try:
+        sys_.become_subreaper()
+    except OSError:
+        reaps_orphans = False
+    sys_.set_dumpable(False)  # what a tool of our uid may not ptrace
+    zygote = GuardedZygote(link, _settings_or_exit(config))
+    with contextlib.suppress(ConnectionError):
+        zygote.say(ZygoteReady(os.getpid(), userns=False, subreaper=reaps_orphans))
+        zygote.serve()
+    zygote.end()
+    return 0
+
+
+def _settings_or_exit(config: Config) -> Settings:
+    try:
+        return settings_of(config)
+    except RegistryError as error:
+        _exit_over_configuration(error)
+
+
 def load_settings(config_json: str) -> Settings:
     """Every tool, imported and described. Raises RegistryError or msgspec.MsgspecError that say what is wrong."""
-    config = msgspec.json.decode(config_json, type=Config)
+    return settings_of(msgspec.json.decode(config_json, type=Config))
+
+
+def settings_of(config: Config) -> Settings:
+    """The same from what is decoded. Raises RegistryError."""
     # Libraries that start a thread per core at import would make every fork a gamble.
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     os.environ.clear()
@@ -132,7 +170,8 @@ def load_settings(config_json: str) -> Settings:
     for name, fields in config.tools.items():
         registry.override(name, fields)
     declared = {name for tool in registry for name in tool.contract.env}
-    return Settings(registry, config.outer_pidns, world.handed_on(config.user_env, declared))
+    outer = config.outer_pidns if config.held_by == "namespaces" else world.NO_NAMESPACE
+    return Settings(registry, outer, world.handed_on(config.user_env, declared))
 
 
 class Unborn(NamedTuple):
@@ -146,10 +185,11 @@ class Unborn(NamedTuple):
 class Zygote:
     """The serve loop over the daemon's socket and the children's pidfds."""
 
+    _more_descriptors = 0
+
     def __init__(self, link: socket.socket, settings: Settings) -> None:
         self._link, self._settings = link, settings
         self._codec = zygote_to_daemon()
-        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._workers: dict[int, tuple[int, int]] = {}
         self._next: Unborn | None = None
         self._may_fork_ahead = True
@@ -157,7 +197,14 @@ class Zygote:
         self._poll.register(link, select.POLLIN)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self._prepare()
+        # What a tool's module has set at its import would collect our children, or have the kernel throw their statuses
+        # away (sigaction(2), SIGCHLD).
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _settle_memory()
+
+    def _prepare(self) -> None:
+        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def say(self, message: FromZygote, descriptors: tuple[int, ...] = ()) -> None:
         """One datagram. Raises OSError when the daemon is gone."""
@@ -191,8 +238,9 @@ class Zygote:
 
     def _spawn(self, datagram: bytes, descriptors: list[int]) -> None:
         request = self._codec.unpack(datagram)
-        if len(descriptors) != 1 + request.cgroups:
-            came = f"{len(descriptors)} descriptors came with a request that needs {1 + request.cgroups}"
+        wanted = 1 + request.cgroups + self._more_descriptors
+        if len(descriptors) != wanted:
+            came = f"{len(descriptors)} descriptors came with a request that needs {wanted}"
             self.say(SpawnFailed(request.worker, "descriptors", came))
             return
         try:
@@ -204,6 +252,9 @@ class Zygote:
         self._workers[child.pidfd] = (child.pid, request.worker)
         # Told first: once it knows its name the child competes with us for the processor, and the daemon has work too.
         self.say(Spawned(request.worker, child.pid), (child.pidfd,))
+        self._hand_over(child, request.worker, datagram, descriptors)
+
+    def _hand_over(self, child: Unborn, _worker: int, datagram: bytes, descriptors: list[int]) -> None:
         with child.link, contextlib.suppress(ConnectionError):  # it has died: the wait status that follows will tell
             send_datagram(child.link, datagram, descriptors)
 
@@ -234,15 +285,23 @@ class Zygote:
         os.close(pidfd)
         if self._next is not None and pidfd == self._next.pidfd:
             self._next.link.close()
-            os.waitpid(self._next.pid, 0)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._next.pid, 0)
             self._next = None
             return
         pid, worker = self._workers.pop(pidfd)
-        _, status, used = os.wait4(pid, 0)
+        try:
+            _, status, used = os.wait4(pid, 0)
+        except ChildProcessError:  # a thread of a tool's module has collected it: how it ended nobody can say any more
+            self._buried(Reaped(worker, None, None, 0, 0))
+            return
         code = os.waitstatus_to_exitcode(status)
         cpu_ms = int((used.ru_utime + used.ru_stime) * 1e3)
         exit_code, signal_number = (code, None) if code >= 0 else (None, -code)
-        self.say(Reaped(worker, exit_code, signal_number, cpu_ms, used.ru_maxrss * 1024))
+        self._buried(Reaped(worker, exit_code, signal_number, cpu_ms, used.ru_maxrss * 1024))
+
+    def _buried(self, message: Reaped) -> None:
+        self.say(message)
 
 
 def _settle_memory() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import trio
 
+from protocol._slots import GUARDED
 from supervisor.containment.descriptors import send_with
 from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
@@ -30,10 +31,11 @@ class _Registration:
     generation: int
     pidfd: int
     cgroup_kill: int | None
+    bell: int | None
     acknowledged: trio.Event
 
     def descriptors(self) -> tuple[int, ...]:
-        return (self.pidfd,) if self.cgroup_kill is None else (self.pidfd, self.cgroup_kill)
+        return tuple(one for one in (self.pidfd, self.bell, self.cgroup_kill) if one is not None)
 
 
 class KillerLink:
@@ -75,12 +77,15 @@ class KillerLink:
             except OSError:  # no process or no descriptor to be had at the moment
                 self._lost()
 
-    async def register(self, slot: int, generation: int, pidfd: int, cgroup_kill: int | None) -> None:
-        """Tell the killer whom a slot stands for; returns when it has acknowledged. Both descriptors stay ours.
+    async def register(
+        self, slot: int, generation: int, pidfd: int, cgroup_kill: int | None, bell: int | None = None
+    ) -> None:
+        """Tell the killer whom a slot stands for; returns when it has acknowledged. The descriptors stay ours.
+        ``bell``: of the guard that ``pidfd`` names, where there is one.
 
         Cancelling leaves the registration in place; `unregister` takes it back.
         """
-        entry = _Registration(generation, pidfd, cgroup_kill, trio.Event())
+        entry = _Registration(generation, pidfd, cgroup_kill, bell, trio.Event())
         self._registered[slot] = entry
         self._post(slot)
         with trio.move_on_after(_PATIENCE_S):
@@ -137,7 +142,8 @@ class KillerLink:
     def _send(self, link: socket.socket, slot: int) -> None:
         entry = self._registered.get(slot)
         generation = entry.generation if entry else _UNREGISTER
-        send_with(link, _MESSAGE.pack(slot, generation), entry.descriptors() if entry else ())
+        guarded = GUARDED if entry and entry.bell is not None else 0
+        send_with(link, _MESSAGE.pack(slot | guarded, generation), entry.descriptors() if entry else ())
 
     async def _listen(self) -> None:
         assert self._socket is not None
@@ -151,7 +157,8 @@ class KillerLink:
                 return
             if not message:
                 return
-            self._acknowledge(*_MESSAGE.unpack(message))
+            word, generation = _MESSAGE.unpack(message)
+            self._acknowledge(word & ~GUARDED, generation)
 
     def _acknowledge(self, slot: int, generation: int) -> None:
         entry = self._registered.get(slot)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import sys
 import threading
 from collections.abc import Sequence
@@ -27,6 +28,12 @@ class Helper:
 
     pid: int
     pidfd: int
+
+    def wait_ended(self, seconds: float) -> None:
+        """Return when it has ended by itself, or after so long. Blocks."""
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        poll.poll(seconds * 1_000)
 
     def end(self) -> None:
         """Kill it, if it still lives, and reap it. Blocks for the moment that a SIGKILL takes."""

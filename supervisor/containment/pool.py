@@ -16,13 +16,14 @@ from typing import Protocol
 
 import trio
 
-from protocol._contracts import Limits, ToolDescription
+from protocol._contracts import IsolationLevel, Limits, ToolDescription
 from protocol._deadlines import NS_PER_MS
 from protocol._errors import ProtocolError
 from protocol._outcomes import Isolation
 from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment.cgroups import ControlGroups, WorkerGroup
+from supervisor.containment.guard import GuardEnds
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.scratch import Scratch
 from supervisor.containment.second_line import SecondLine
@@ -30,6 +31,7 @@ from supervisor.containment.slots import Slots
 from supervisor.containment.table import DeadlineTable
 from supervisor.containment.workers import Worker
 from supervisor.containment.zygote import SpawnError, ZygoteLink
+from supervisor.core.levels import Ground, ground_of, mechanism_of
 from supervisor.core.respawn import Cause, Respawn
 
 _SPAWN_BUDGET_NS = 10_000 * NS_PER_MS
@@ -83,9 +85,10 @@ class Pool:
         slots: Slots,
         respawn: Respawn,
         audience: Audience,
+        wanted: IsolationLevel = "contain",
     ) -> None:
         self.flavour, self.settings = flavour, settings
-        self._zygote, self._killer, self._table, self._second_line = zygote, killer, table, second_line
+        self.zygote, self._killer, self._table, self._second_line = zygote, killer, table, second_line
         self._groups, self._scratch_parent = groups, scratch_parent
         self._numbers, self._slots = numbers, slots
         slots.on_free.append(self._refill)
@@ -99,7 +102,9 @@ class Pool:
         self.closing = False
         self._looking = False
         self.tools: list[ToolDescription] = []
-        self.isolation = Isolation("contain", "contain")
+        self.wanted_isolation = wanted
+        self.isolation = Isolation(wanted, wanted)
+        self.containment, self.mechanism = "", [""]
         self.replacements = 0
 
     # ------------------------------------------------------------ giving out
@@ -130,6 +135,13 @@ class Pool:
         self.end_at(worker, now_ns())  # again, if its end was decided before: an answer may have disarmed it since
 
     @property
+    def ground(self) -> Ground:
+        """What its workers stand on; holds once the zygote has been started."""
+        ready = self.zygote.ready
+        reaps = ready is not None and ready.subreaper
+        return ground_of(self.zygote.held_by, self.wanted_isolation, reaps, self._groups.can_kill)
+
+    @property
     def cramped(self) -> bool:
         """Whether calls wait for workers that cannot be started, because others have every slot."""
         return self.wanted > self.starting and not self._slots.open_to(self.flavour) and not self.idle
@@ -148,7 +160,7 @@ class Pool:
         """The zygote's word on a wait status."""
         worker = self.alive.get(message.worker)
         if worker is not None:
-            worker.reaped = message
+            worker.reaped = worker.reaped or message  # a guard's receipt knows the worker's own
             worker.was_reaped.set()
 
     def zygote_lost(self) -> None:
@@ -267,11 +279,15 @@ class Pool:
                 group = self._groups.group_for(number, self.settings.limits)
                 scratch = Scratch(self._scratch_parent, number)
                 request = self._request(number, scratch, group, describe)
-                _pid, pidfd = await self._zygote.spawn(request, [theirs.fileno(), *group.joins])
+                guard = self._guard(held)
+                passed = guard.passed() if guard else ()
+                _pid, pidfd = await self.zygote.spawn(request, [theirs.fileno(), *group.joins, *passed])
             held.callback(os.close, pidfd)  # closed with the socket: a worker that nobody knows ends by itself
             ours.setblocking(False)
+            if guard is not None:
+                guard.handed_over()
             worker = Worker(
-                number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit
+                number, slot, self.flavour, ours, pidfd, group, scratch, self._table, self.settings.frame_limit, guard
             )
             held.pop_all()
         except (SpawnError, OSError) as error:
@@ -290,18 +306,27 @@ class Pool:
         self.end_at(worker, now_ns() + (0 if self.closing else _SPAWN_BUDGET_NS))
         return worker
 
+    def _guard(self, held: ExitStack) -> GuardEnds | None:
+        if self.zygote.held_by == "namespaces":
+            return None
+        guard = GuardEnds()
+        held.callback(guard.close)
+        return guard
+
     def _request(self, number: int, scratch: Scratch, group: WorkerGroup, describe: bool) -> Spawn:
         return Spawn(
             number,
             scratch.path,
             cgroups=len(group.joins),
             describe=describe,
+            isolation=self.wanted_isolation,
             limits=self.settings.limits,
             processes_of_uid=self.settings.processes_of_uid,
         )
 
     async def _listen(self, worker: Worker, task_status: trio.TaskStatus[None]) -> None:
-        await self._killer.register(worker.slot, worker.number, worker.pidfd, worker.group.kill)
+        bell = None if worker.guard is None else worker.guard.bell
+        await self._killer.register(worker.slot, worker.number, worker.pidfd, worker.group.kill, bell)
         try:
             where = await worker.listen(lambda _, message: self._heard(worker, message, task_status))
         except ProtocolError as error:
@@ -330,10 +355,18 @@ class Pool:
             return
         self._respawn.on_ready(now_ns())
         self._table.disarm(worker.slot)
+        self._stand_on(self.ground, message.missing)
         if message.tools is not None:
-            self.tools, self.isolation = message.tools, Isolation("contain", "contain", message.missing)
+            self.tools = message.tools
         task_status.started()
         self._audience.idle(worker)
+
+    def _stand_on(self, ground: Ground, missing: list[str]) -> None:
+        """What results say of calls from now on. The same objects while that is the same: results hold them."""
+        isolation = Isolation(self.wanted_isolation, ground.isolation, missing)
+        if (ground.containment, isolation) != (self.containment, self.isolation):
+            self.containment, self.isolation = ground.containment, isolation
+            self.mechanism = mechanism_of(ground.containment)
 
     # ------------------------------------------------------------ end
 

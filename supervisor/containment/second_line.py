@@ -80,6 +80,10 @@ class SecondLine:
             self._shot[worker] = False
             self.shots += 1
             worker.kill()
+        if worker.kill_again_ns:
+            if now < worker.kill_again_ns:
+                return worker.kill_again_ns
+            worker.kill()
         if now < due + self._confirm_budget_ns:
             return due + self._confirm_budget_ns
         if not self._shot[worker]:

@@ -2,7 +2,8 @@
 
 `spawn_worker` makes one, `Worker.listen` reads it, `wait_gone` is the kernel's word that nothing of it is left. The
 pidfd of a namespace's first process becomes readable only after every process in the namespace is dead and reaped:
-that one event means that locks, ports, descriptors and memory are free.
+that one event means that locks, ports, descriptors and memory are free. Where there is no namespace the pidfd is that
+of the worker's guard, and the same is known when the guard has left a receipt, or the zygote says so of what it left.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from protocol._links import Speaker, WorkerLink
 from protocol._worker_messages import Call, FromWorker, Reaped, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment.descriptors import send_with
+from supervisor.containment.guard import GUARD_NS, GuardEnds
 from supervisor.containment.kill import kill_by_pidfd
 from supervisor.core.respawn import Cause
 
@@ -48,7 +50,11 @@ class Worker:
         scratch: Scratch,
         table: DeadlineTable,
         frame_limit: int,
+        guard: GuardEnds | None = None,
     ) -> None:
+        self.guard = guard
+        self.kill_again_ns = 0
+        """When a guard that was rung from here has to be killed itself; 0: nobody has to be."""
         self.number, self.slot, self.flavour = number, slot, flavour
         self.pidfd, self.pid = pidfd, _pid_of(pidfd)
         self.group, self.scratch = group, scratch
@@ -92,10 +98,17 @@ class Worker:
         self._table.disarm(self.slot)
 
     def kill(self) -> None:
-        """The second line: SIGKILL from here. The killer's groups and pidfd do the same a little faster."""
-        if self.shot_ns == 0:
+        """The second line: SIGKILL from here. The killer's groups and pidfd do the same a little faster. A guard is
+        rung the first time, and killed the second."""
+        again = self.shot_ns != 0
+        if not again:
             self.shot_ns = now_ns()
-        kill_by_pidfd(self.pidfd)
+        if self.guard is None or again:
+            kill_by_pidfd(self.pidfd)
+            self.kill_again_ns = 0
+        else:
+            self.guard.ring(self.pidfd)
+            self.kill_again_ns = self.shot_ns + GUARD_NS
 
     # ------------------------------------------------------------ frames
 
@@ -171,8 +184,18 @@ class Worker:
     async def wait_gone(self) -> None:
         """Wait until no process of the worker is left, then set `is_gone`. For one waiter: the pool."""
         await trio.lowlevel.wait_readable(self.pidfd)
+        if self.guard is not None:
+            await self._wait_receipt(self.guard)
         self.gone_ns = now_ns()
         self.is_gone.set()
+
+    async def _wait_receipt(self, guard: GuardEnds) -> None:
+        receipt = guard.receipt()
+        if receipt is None:  # somebody has killed the guard: the zygote ends what it left, and says when
+            await self.was_reaped.wait()
+        else:
+            self.reaped = receipt
+            self.was_reaped.set()
 
     def gone(self) -> bool:
         """Whether no process of the worker is left, without waiting."""
@@ -186,6 +209,8 @@ class Worker:
             self._socket.close()
             trio.lowlevel.notify_closing(self.pidfd)
             os.close(self.pidfd)
+            if self.guard is not None:
+                self.guard.close()
 
 
 def _readable(descriptor: int) -> bool:

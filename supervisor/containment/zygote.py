@@ -1,7 +1,10 @@
 """The daemon's link to a zygote: ask it for workers, hear their pidfds and wait statuses, start another when it dies.
 
-A zygote that dies takes its workers with it (their namespaces are nested in its own), so there is nothing to clean up
-here but the link; the workers' own pidfds tell the rest.
+A zygote that dies takes its workers with it (their namespaces are nested in its own, or their guards see it go), so
+there is nothing to clean up here but the link; the workers' own pidfds tell the rest.
+
+How a zygote holds its workers is found out by trying: one that this host gives no namespace is started again with
+guards (`core/levels.py` says what that means for a kill).
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from protocol import _codecs as codecs
 from protocol._errors import RemoteProtocolError
 from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
 from supervisor.containment.descriptors import receive_with, send_all_with
+from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
+from supervisor.core.levels import HeldBy
 
 _START_BUDGET_S = 30.0
 _PAUSE_S = 0.05
+_GUARDS_PATIENCE_S = 1.0
+"""How long a zygote with guards may take to end what it has, before it is killed; it needs some milliseconds."""
 _DATAGRAM = 65_536
 _EXIT_CONFIGURATION = 78
 """What `toolworkers._zygote` exits with when a tool cannot be loaded (EX_CONFIG of sysexits.h)."""
@@ -38,10 +45,12 @@ class SpawnError(Exception):
 
 class ZygoteLink:
     """One flavour of zygote. Who stands in ``on_reaped`` hears each wait status it reports, who stands in ``on_lost``
-    that it died, and every worker of it with it."""
+    that it died, and every worker of it with it. ``held_by``: what shall hold its workers, and from the start on, what
+    does; ``refused``: why that is less than what was asked for."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._options = json.dumps(options)
+    def __init__(self, options: dict[str, Any], held_by: HeldBy = "namespaces") -> None:
+        self._options, self.held_by = options, held_by
+        self.refused: str | None = None
         self.on_reaped: list[Callable[[Reaped], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         self._codec = codecs.daemon_to_zygote()
@@ -96,7 +105,26 @@ class ZygoteLink:
         """The launcher's process, whose descendants are all workers of this flavour."""
         return self._helper.pid if self._helper else None
 
+    async def hold_with_guards(self, why: str) -> None:
+        """Namespaces are there and do not contain: the zygote is started again, with guards."""
+        self.held_by, self.refused = "guards", why
+        if self._helper is not None:
+            kill_by_pidfd(self._helper.pidfd)  # `run` sees its end, and starts it as it shall be now
+        losses = self.losses
+        while self.losses == losses or self._socket is None:
+            await trio.sleep(_PAUSE_S)
+
     async def _start(self) -> None:
+        try:
+            await self._start_as_held()
+        except SpawnError as error:
+            # Later is too late: what has been said of this host is in results already.
+            if error.code != "containment" or self.held_by == "guards" or self.ready is not None:
+                raise
+            self.held_by, self.refused = "guards", str(error)
+            await self._start_as_held()
+
+    async def _start_as_held(self) -> None:
         try:
             self._launch()
         except OSError as error:  # no descriptor, no process, no memory to be had
@@ -120,7 +148,7 @@ class ZygoteLink:
         self._socket.setblocking(False)
         # Not on the command line: that is everybody's to read in /proc, and the options hold the environment.
         with theirs, open(os.memfd_create("options", os.MFD_CLOEXEC), "w+", encoding="utf-8") as options:
-            options.write(self._options)
+            options.write(json.dumps({**self._options, "held_by": self.held_by}))
             options.flush()
             self._helper = launch("zygote", [theirs.fileno(), options.fileno()])
 
@@ -184,5 +212,7 @@ class ZygoteLink:
             self._socket.close()
             self._socket = None
         if self._helper is not None:
+            if self.held_by == "guards":
+                self._helper.wait_ended(_GUARDS_PATIENCE_S)
             self._helper.end()
             self._helper = None

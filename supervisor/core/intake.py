@@ -18,6 +18,7 @@ from protocol._errors import InvalidArguments
 from protocol._outcomes import Reason
 from protocol._quantities import say_duration
 from supervisor.core.arguments import parse
+from supervisor.core.levels import Ground
 from supervisor.core.tools import ServedTool, Tools
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -56,6 +57,9 @@ class Host(msgspec.Struct):
     containment: ContainmentLevel
     isolation: IsolationLevel
     limits: Limits
+    grounds: dict[str, Ground] = {}
+    """By flavour, where that is known: a tool may run with less than the daemon's own."""
+    wanted: IsolationLevel = "contain"
 
 
 def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
@@ -68,7 +72,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
     text, values = _arguments(submit, tool)
     if submit.cwd is not None:
         _check_cwd(submit.cwd)
-    _check_demands(submit, contract, host)
+    _check_demands(submit, contract, host.grounds.get(tool.flavour) or Ground(host.containment, host.isolation))
     return Judged(
         submit.tool,
         contract,
@@ -123,18 +127,16 @@ def _check_cwd(cwd: str) -> None:
         raise Refusal(Reason.INVALID_ARGUMENTS, f"cwd {cwd[:200]!r} is not an absolute path")
 
 
-def _check_demands(submit: Submit, contract: Contract, host: Host) -> None:
+def _check_demands(submit: Submit, contract: Contract, ground: Ground) -> None:
     """Fail closed: what is demanded and not reached refuses the call. A submit may only tighten its contract."""
     for wanted in (contract.min_containment, submit.min_containment):
-        if wanted and CONTAINMENT_ORDER.index(wanted) > _rank(CONTAINMENT_ORDER, host.containment):
-            raise Refusal(
-                Reason.CONTAINMENT, f"containment {wanted} is required; this daemon reaches {host.containment}"
-            )
+        if wanted and CONTAINMENT_ORDER.index(wanted) > _rank(CONTAINMENT_ORDER, ground.containment):
+            text = f"containment {wanted} is required; this daemon reaches {ground.containment} for {submit.tool}"
+            raise Refusal(Reason.CONTAINMENT, text)
     for isolation in (contract.min_isolation, submit.min_isolation):
-        if isolation and ISOLATION_ORDER.index(isolation) > _rank(ISOLATION_ORDER, host.isolation):
-            raise Refusal(
-                Reason.CONTAINMENT, f"isolation {isolation} is required; this daemon reaches {host.isolation}"
-            )
+        if isolation and ISOLATION_ORDER.index(isolation) > _rank(ISOLATION_ORDER, ground.isolation):
+            text = f"isolation {isolation} is required; this daemon reaches {ground.isolation} for {submit.tool}"
+            raise Refusal(Reason.CONTAINMENT, text)
 
 
 def _rank(order: tuple[Any, ...], word: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol._contracts import Contract, Limits, ToolDescription
+from protocol._contracts import Contract, IsolationLevel, Limits, ToolDescription
+from supervisor.core.levels import isolation_wanted
 from supervisor.core.schemas import ArgumentSchema
 
 
@@ -22,6 +23,14 @@ class ServedTool(msgspec.Struct, frozen=True):
         return self.description.contract
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a tool belongs whose workers are not as all others: the zygote that knows it, its limits, its isolation."""
+
+    zygote: str
+    limits: Limits
+    isolation: IsolationLevel
+
+
 class Tools:
     """Lookup by name."""
 
@@ -35,14 +44,16 @@ class Tools:
             if description.name not in self._by_name:
                 self._by_name[description.name] = ServedTool(description, ArgumentSchema(description), flavour)
 
-    def set_apart(self, limits: Limits) -> dict[str, tuple[str, Limits]]:
-        """Tools whose own limits differ from ``limits`` get workers of their own: a worker's limits are set when it is
-        made. Returns (flavour they came from, their limits) by new flavour; tools with equal limits share one."""
-        apart: dict[str, tuple[str, Limits]] = {}
+    def set_apart(self, limits: Limits, isolation: IsolationLevel) -> dict[str, Place]:
+        """Tools whose own limits or isolation differ from these get workers of their own: a worker's are set when it is
+        made. Returns where they belong by new flavour; tools that belong to one place share one."""
+        apart: dict[str, Place] = {}
         for name, tool in self._by_name.items():
-            own = tool.contract.limits
-            if own is not None and _of_a_worker(own) != _of_a_worker(limits):
-                place = (tool.flavour, _of_a_worker(own))
+            contract = tool.contract
+            own = limits if contract.limits is None else contract.limits
+            wanted = isolation_wanted(contract.isolation, contract.min_isolation, isolation)
+            if wanted != isolation or _of_a_worker(own) != _of_a_worker(limits):
+                place = Place(tool.flavour, _of_a_worker(own), wanted)
                 flavour = next((known for known, found in apart.items() if found == place), f"{tool.flavour}+{name}")
                 apart[flavour] = place
                 self._by_name[name] = msgspec.structs.replace(tool, flavour=flavour)

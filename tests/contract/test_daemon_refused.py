@@ -18,7 +18,9 @@ pytestmark = pytest.mark.contract
 def serve(python, open_directory, mark, nothing_left) -> Callable[..., str]:
     """Starts a daemon that cannot live, as the tests' uid and as a plain one; its one line."""
 
-    def run(preexec_fn: Callable[[], None]) -> str:
+    def run(preexec_fn: Callable[[], None], configuration: str = "") -> str:
+        open_directory.chmod(0o1777)
+        (open_directory / "deadlined.toml").write_text(configuration)
         run_directory = open_directory / "run"
         own = {"XDG_STATE_HOME": str(run_directory), "HOME": str(run_directory), "DEADLINED_TEST_MARK": mark}
         words = [*python, "-c", _START, str(run_directory)]
@@ -37,12 +39,15 @@ def serve(python, open_directory, mark, nothing_left) -> Callable[..., str]:
 _START = """
 import os, sys
 os.mkdir(sys.argv[1], 0o700)
-os.execv(sys.executable, [sys.executable, "-m", "deadlined", "serve", "--socket", sys.argv[1] + "/s"])
+os.execv(sys.executable, [sys.executable, "-m", "deadlined", "serve", "--socket", sys.argv[1] + "/s",
+    "--config", sys.argv[1] + "/../deadlined.toml"])
 """
 
 
-def test_a_host_without_namespaces_is_told_what_is_missing(serve):
-    said = serve(refuse_namespaces)
+@pytest.mark.parametrize("demand", ["min_containment = 'pidns'", "min_isolation = 'contain'"])
+def test_a_host_without_namespaces_is_told_what_is_missing_where_they_are_demanded(serve, demand):
+    said = serve(refuse_namespaces, f"[daemon]\n{demand}\n")
+    assert "is demanded" in said
     assert "no pid namespace" in said
     assert "user namespaces" in said
 

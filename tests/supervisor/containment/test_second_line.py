@@ -16,6 +16,8 @@ CONFIRM_NS = 60_000_000
 class MadeUp:
     """A worker that is killed, and dies of it or not."""
 
+    kill_again_ns = 0
+
     def __init__(self, due_ns: int, dies: bool = True) -> None:
         self.due_ns, self.dies = due_ns, dies
         self.kills: list[int] = []

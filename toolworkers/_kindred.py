@@ -1,0 +1,70 @@
+"""Who is related to a process, as far as /proc can tell: by descent, by session, by process group. For level ``group``.
+
+It is a search and no mechanism: who has left the tree, the session and the group (a daemon does just that) is not
+found. Nothing in here signals anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+_STATE, _PARENT, _GROUP, _SESSION, _STARTED = 0, 1, 2, 3, 19
+"""Fields of /proc/PID/stat behind the name (proc(5))."""
+
+
+class Process(NamedTuple):
+    """One live process; ``started`` in ticks since the boot, which no second process of one number shares."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    started: int
+
+
+def kindred(roots: Collection[int], sessions: set[int]) -> list[Process]:
+    """The live ones among ``roots``, all that descend from them, and all in their sessions and groups or in those of
+    ``sessions``, which is filled with what was found for the next search."""
+    everybody = list(_everybody())
+    found: dict[int, Process] = {}
+    while True:
+        more = [
+            one
+            for one in everybody
+            if one.pid not in found
+            and (one.pid in roots or one.parent in found or one.session in sessions or one.group in sessions)
+        ]
+        if not more:
+            return list(found.values())
+        found.update((one.pid, one) for one in more)
+        sessions.update(number for one in more for number in (one.session, one.group))
+
+
+def open_same(process: Process) -> int | None:
+    """A pidfd of it; None when it has ended, even if its number is another's by now."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except (ProcessLookupError, OSError):
+        return None
+    now = _look(process.pid)  # after the open: what has the same start now is what the descriptor names
+    if now is not None and now.started == process.started:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _everybody() -> Iterable[Process]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _look(int(name))) is not None:
+            yield process
+
+
+def _look(pid: int) -> Process | None:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+        if fields[_STATE] not in (b"Z", b"X"):
+            return Process(pid, *(int(fields[at]) for at in (_PARENT, _GROUP, _SESSION, _STARTED)))
+    return None
