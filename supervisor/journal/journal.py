@@ -66,7 +66,7 @@ class Journal:
     def append(self, changes: tuple[Change, ...], then: Then | None = None, keep: bool = True) -> None:
         """Write, in order; with ``then`` at once (rules 1, 2), which may be called before this returns (rule 4)."""
         if self._stalled and then is not None:
-            self._pending.append(Entry(changes, None, keep))
+            self.append(changes, None, keep)
             then(False)
             return
         self._pending.append(Entry(changes, then, keep))
