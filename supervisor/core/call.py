@@ -233,6 +233,8 @@ class CallMachine:
             status, reason, delivery = Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN
         elif ended.how == "exit" and ended.code == 0:
             status, delivery = Status.OK, Delivery.SUCCEEDED
+        elif ended.how == "exit" and ended.code is None and ended.signal is None:
+            delivery = Delivery.UNKNOWN  # its status was collected elsewhere: it may have succeeded
         elif ended.how == "raised" and ended.error_class == "policy":
             status, reason = Status.NOT_EXECUTED, Reason.SANDBOX_DENIED
         reusable = ended.reusable and not given.out_of_memory  # its group would blame the next call for this one
