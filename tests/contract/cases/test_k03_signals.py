@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from deadlined import Client
+from supervisor.clock import now_ns
+from supervisor.containment.workers import Worker
 from tests.contract.cases.conftest import FOREVER, PATIENCE_S, wait_until
+from tests.supervisor.containment.test_second_line import MadeUp, Stage
 
 pytestmark = pytest.mark.contract
 
@@ -74,6 +81,31 @@ def test_b016_a_grace_is_spent_before_the_deadline_and_never_after(calls, route)
         watched.check_gone()
         assert (result.status, result.reason) == ("cancelled", "client")
     assert (result.output.view, result.exit.signal, result.kill.confirmed) == ("deaf\n", "SIGKILL", True)
+
+
+@pytest.mark.case("B017")
+async def test_b017_the_second_line_asks_nobody_whether_a_signal_was_sent():
+    """All that could be said of a worker is said: signalled, shot, ended. It is killed and missed all the same."""
+    worker = MadeUp(now_ns(), dies=False)
+    for name in ("signalled_ns", "shot_ns", "ended_for", "reaped"):
+        setattr(worker, name, 1)
+    stage = Stage(worker)
+    stage.line.poke(worker.due_ns)
+    await stage.play(0.3)
+    assert (len(worker.kills), stage.unconfirmed) == (1, [worker])
+
+
+@pytest.mark.case("B017")
+def test_b017_a_worker_is_gone_when_the_kernel_says_so_and_shot_again_until_then():
+    process = subprocess.Popen(["sleep", FOREVER])
+    claims_to_be_dead: Any = SimpleNamespace(
+        pidfd=os.pidfd_open(process.pid), shot_ns=1, signalled_ns=1, reaped=object()
+    )
+    assert not Worker.gone(claims_to_be_dead)
+    Worker.kill(claims_to_be_dead)
+    wait_until(lambda: Worker.gone(claims_to_be_dead), "it was not shot")
+    assert process.wait() == -signal.SIGKILL
+    os.close(claims_to_be_dead.pidfd)
 
 
 @pytest.mark.case("B018")
