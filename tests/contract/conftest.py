@@ -159,6 +159,12 @@ class TestedDaemon:
         self.expected_exit: int | None = 0
         self.processes = _outside.tree(private.pid)
 
+    def kill(self) -> None:
+        """SIGKILL, as the kernel's killer for memory does it."""
+        self.expected_exit = None
+        self.process.kill()
+        self.process.wait()
+
     def check_gone(self) -> None:
         """It ended as it should, and so did all that it had started."""
         if self.expected_exit is not None:
@@ -176,10 +182,16 @@ def open_daemons() -> Iterator[Callable[..., TestedDaemon]]:
     with ExitStack() as stack:
 
         def start(
-            config: str | None = None, python: Sequence[str] = (sys.executable,), **environment: str
+            config: str | None = None,
+            python: Sequence[str] = (sys.executable,),
+            after: TestedDaemon | None = None,
+            **environment: str,
         ) -> TestedDaemon:
-            directory = Path(tempfile.mkdtemp(prefix="dl-"))  # short: a socket's path has 107 bytes
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            if after is None:
+                directory = Path(tempfile.mkdtemp(prefix="dl-"))  # short: a socket's path has 107 bytes
+                stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            else:
+                directory = after.directory
             arguments = []
             if config is not None:
                 (directory / "deadlined.toml").write_text(config)
