@@ -1,0 +1,477 @@
+"""Public cases, chapter K12: what lies at the socket's place, who is let in, what the log and the status may cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadlined import Client
+from supervisor.doors import listening
+from tests.contract.conftest import AS_PLAIN_UID, PLAIN_UID, TestedDaemon
+
+pytestmark = pytest.mark.contract
+
+ENOUGH_MS = 20_000
+HERE = os.path.dirname(__file__)
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user too")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory of our own for a socket, on a short path."""
+    path = Path(tempfile.mkdtemp(prefix="dl-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def serve(path: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Start a daemon that will not live."""
+    with tempfile.TemporaryDirectory(prefix="dl-state-") as state:
+        words = [sys.executable, "-m", "deadlined", "serve", "--socket", str(path)]
+        own = {**os.environ, "XDG_STATE_HOME": state}
+        return subprocess.run(words, env=own, capture_output=True, text=True, timeout=60, **more)
+
+
+@contextlib.contextmanager
+def serving(path: Path) -> Iterator[Client]:
+    """A daemon at ``path`` for as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="dl-state-") as state:
+        words = [sys.executable, "-m", "deadlined", "serve", "--socket", str(path)]
+        own = {**os.environ, "XDG_STATE_HOME": state}
+        process = subprocess.Popen(words, env=own, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == f"ready {path}\n"
+            with Client(str(path)) as client:
+                yield client
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+            process.stdout.close()
+
+
+# ---------------------------------------------------------------- B068
+
+
+def a_file(path: Path) -> None:
+    path.write_text("precious")
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "inside").write_text("precious")
+
+
+def a_link(path: Path) -> None:
+    """To a stale socket: what it leads to might be removed, the link is somebody's."""
+    target = path.with_name("target")
+    a_stale_socket(target)
+    path.symlink_to(target)
+
+
+def a_dangling_link(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_stale_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def a_strangers_socket(path: Path) -> None:
+    a_stale_socket(path)
+    os.chown(path, PLAIN_UID, PLAIN_UID)
+
+
+@pytest.mark.case("B068")
+@pytest.mark.parametrize(
+    ("put", "named"),
+    [
+        (a_file, "a regular file"),
+        (a_directory, "a directory"),
+        (a_link, "a symbolic link"),
+        (a_dangling_link, "a symbolic link"),
+        (a_fifo, "a FIFO"),
+        pytest.param(a_strangers_socket, f"uid {PLAIN_UID}", marks=AS_ROOT),
+    ],
+)
+def test_b068_what_is_no_stale_socket_of_ours_is_named_and_left_alone(place, put, named):
+    path = place / "s"
+    put(path)
+    before = os.lstat(path)
+    refused = serve(path)
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert named in refused.stderr
+    assert "left alone" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert os.path.samestat(os.lstat(path), before)
+    if put is a_file:
+        assert path.read_text() == "precious"
+    if put is a_directory:
+        assert (path / "inside").read_text() == "precious"
+    if put is a_link:
+        assert (place / "target").is_socket()
+
+
+@pytest.mark.case("B068")
+@pytest.mark.parametrize("kind", ["listens", "full", "datagrams"])
+def test_b068_a_socket_that_somebody_has_open_is_left_alone_whether_it_answers_or_not(place, kind):
+    path = place / "s"
+    type_ = socket.SOCK_DGRAM if kind == "datagrams" else socket.SOCK_STREAM
+    with contextlib.ExitStack() as stack:
+        owner = stack.enter_context(socket.socket(socket.AF_UNIX, type_))
+        owner.bind(str(path))
+        if kind != "datagrams":
+            owner.listen(0)
+        if kind == "full":  # as that of a program that was stopped for long
+            for _ in range(2):
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+                with contextlib.suppress(BlockingIOError):
+                    waiting.connect(str(path))
+        before = os.lstat(path)
+        refused = serve(path)
+        assert refused.returncode == (75 if kind == "listens" else 125)
+        said = "somebody" if kind == "listens" else "cannot be told"
+        assert said in refused.stderr
+        assert os.path.samestat(os.lstat(path), before)
+
+
+@pytest.mark.case("B068")
+def test_b068_a_stopped_daemon_keeps_its_socket(daemon):
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        before = os.lstat(daemon.socket)
+        refused = serve(Path(daemon.socket))
+        assert (refused.returncode, "another daemon owns" in refused.stderr) == (75, True)
+        assert os.path.samestat(os.lstat(daemon.socket), before)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    with Client(daemon.socket) as client:
+        assert client.call("shell", {"argv": ["true"]}, deadline_ms=ENOUGH_MS).status == "ok"
+
+
+@pytest.mark.case("B068")
+def test_b068_a_stale_socket_is_removed(place):
+    a_stale_socket(place / "s")
+    with serving(place / "s") as client:
+        assert client.call("shell", {"argv": ["true"]}, deadline_ms=ENOUGH_MS).status == "ok"
+
+
+@pytest.mark.case("B068")
+def test_b068_only_a_refused_connection_proves_that_a_socket_is_stale(place, monkeypatch):
+    """What else a connection may meet: no permission, no time."""
+    path = place / "s"
+    a_stale_socket(path)
+    for error in (PermissionError(13, "Permission denied"), TimeoutError(110, "Connection timed out")):
+
+        class Unclear(socket.socket):
+            def connect(self, _path: Any, error: OSError = error) -> None:
+                raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(listening.socket, "socket", Unclear)
+            with (
+                pytest.raises(listening.DoorError, match=f"cannot be told.*{error.strerror}"),
+                listening.open_socket(str(path)),
+            ):
+                pass
+        assert path.is_socket()
+
+
+# ---------------------------------------------------------------- B072
+
+
+@contextlib.contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.case("B072")
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_b072_whatever_the_umask_the_socket_is_its_owners_and_what_is_made_on_the_way_too(place, mask):
+    runtime = place / "made" / "for it"
+    with umask(mask), serving(runtime / "s") as client:
+        assert mode(runtime / "s") & 0o077 == 0
+        assert mode(runtime) == 0o700
+        assert mode(place / "made") & 0o022 == 0
+        assert mode(runtime / "s.lock") & 0o077 == 0
+        state = Path(client.config().values["daemon"]["state_dir"])
+        for made in (state, *state.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # workers come and go
+                if not made.is_symlink() and "/work/" not in str(made):
+                    assert mode(made) & 0o077 == 0, made
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+KNOCK = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])
+try:
+    s.sendall(b'{"op": "hello", "version": 1}\\n{"op": "submit", "id": 1, "tool": "shell", "arguments": "{}"}\\n')
+    print("HEARD", s.recv(4096))
+except OSError as error:
+    print("HEARD", error.errno)
+"""
+
+
+@AS_ROOT
+@pytest.mark.case("B072")
+def test_b072_a_foreign_uid_that_reaches_the_socket_is_refused_and_written_down(daemon):
+    """The operator has opened directory and socket to all; the kernel's word on who connects decides all the same."""
+    alone = subprocess.run(
+        [*AS_PLAIN_UID, "/usr/bin/python3", "-c", KNOCK, daemon.socket], capture_output=True, text=True, timeout=60
+    )
+    assert (alone.returncode, "PermissionError" in alone.stderr) == (1, True), alone
+    daemon.directory.chmod(0o711)
+    os.chmod(daemon.socket, 0o666)
+    for _ in range(3):
+        knocked = subprocess.run(
+            [*AS_PLAIN_UID, "/usr/bin/python3", "-c", KNOCK, daemon.socket], capture_output=True, text=True, timeout=60
+        )
+        assert knocked.stdout in ("HEARD b''\n", "HEARD 32\n", "HEARD 104\n"), knocked
+    events = refusals(daemon, 3)
+    assert [(event["uid"], event["data"]["why"]) for event in events] == [(PLAIN_UID, "uid")] * 3
+    with Client(daemon.socket) as client:
+        assert client.status().calls_settled == 0
+
+
+def refusals(daemon: TestedDaemon, least: int = 1) -> list[dict[str, Any]]:
+    """The events of who was turned away, as the command line tells them; waits until there are so many."""
+    environment = {**os.environ, "DEADLINED_SOCKET": daemon.socket}
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        words = [sys.executable, "-m", "deadlined", "events", "--json"]
+        told = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+        assert told.returncode == 0, told.stderr
+        found = [json.loads(line) for line in told.stdout.splitlines()]
+        refused = [event for event in found if event["kind"] == "client_refused"]
+        if len(refused) >= least:
+            return refused
+    raise AssertionError(f"less than {least} were written down")
+
+
+@pytest.mark.case("B072")
+def test_b072_a_tool_that_dials_the_daemon_is_refused_and_written_down_a_bounded_number_of_times(daemon):
+    script = (
+        "import socket\nfor _ in range(300):\n    s = socket.socket(socket.AF_UNIX)\n"
+        f"    s.connect({daemon.socket!r})\n    try: assert not s.recv(1)\n    except OSError: pass\n    s.close()\n"
+        "print('done')"
+    )
+    with Client(daemon.socket) as client:
+        arguments = {"text": script, "interpreter": "python3"}
+        result = client.call("script", arguments, deadline_ms=ENOUGH_MS)
+        assert (result.status, result.output.view) == ("ok", "done\n")
+    events = refusals(daemon)
+    assert {event["data"]["why"] for event in events} == {"call"}
+    assert 1 <= len(events) <= 20
+
+
+# ---------------------------------------------------------------- B074
+
+
+def log_of(daemon: TestedDaemon) -> bytes:
+    return (daemon.directory / "daemon.log").read_bytes()
+
+
+@pytest.mark.case("B074")
+def test_b074_a_missing_program_called_again_and_again_leaves_no_line_a_call(daemon):
+    with Client(daemon.socket) as client:
+        before = len(log_of(daemon))
+        for _ in range(200):
+            result = client.call("shell", {"argv": ["/no/such/program"]}, deadline_ms=ENOUGH_MS)
+            assert (result.status, result.exit.code) == ("error", 127)
+        assert len(log_of(daemon)) - before < 20_000
+
+
+@pytest.mark.case("B074")
+def test_b074_ten_thousand_malformed_frames_leave_a_bounded_log(daemon):
+    """In one piece, and one a connection: each ends its connection, and no one is a line."""
+    before = len(log_of(daemon))
+    malformed = struct.pack(">I", 5) + b"\xc1" * 5
+    for piece, connections in ((malformed * 10_000, 1), (malformed, 300), (b"{]\n" * 100, 100)):
+        for _ in range(connections):
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.settimeout(20)
+                peer.connect(daemon.socket)
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    peer.sendall(piece)
+                    while peer.recv(65_536):
+                        pass
+    with Client(daemon.socket) as client:
+        assert client.call("shell", {"argv": ["true"]}, deadline_ms=ENOUGH_MS).status == "ok"
+    assert len(log_of(daemon)) - before < 20_000
+
+
+@pytest.mark.case("B074")
+def test_b074_workers_that_die_at_their_start_are_started_ever_more_rarely_and_the_log_stays_small(start_daemon, place):
+    """Their first words are on stderr, as a traceback would be; the daemon is well until the flag is there."""
+    flag = place / "flag"
+    daemon = start_daemon(
+        f'[daemon]\nspares = 1\n[tool.stillborn]\nkind = "python"\nmodule = "case_stillborn"\npath = ["{HERE}"]\n',
+        TZ=str(flag),
+    )
+    with Client(daemon.socket) as client:
+        assert client.call("stillborn", deadline_ms=ENOUGH_MS).content == "lives"
+        before, made = len(log_of(daemon)), client.status().replacements
+        flag.touch()
+        refused, until = 0, time.monotonic() + 4
+        while time.monotonic() < until:
+            refused += client.call("stillborn", deadline_ms=200).reason == "pool_unhealthy"
+        assert refused > 0
+        assert client.status().degraded
+        assert client.status().replacements - made < 25
+        assert len(log_of(daemon)) - before < 25 * 4_096
+        flag.unlink()
+
+
+# ---------------------------------------------------------------- B077
+
+
+@pytest.mark.case("B077")
+@pytest.mark.parametrize("bits", [0o1777, 0o777, 0o770, 0o720])
+def test_b077_a_directory_that_others_may_write_is_refused_sticky_or_not(place, bits):
+    shared = place / "shared"
+    shared.mkdir()
+    shared.chmod(bits)
+    with umask(0):
+        refused = serve(shared / "s")
+    assert (refused.returncode, "may be written by others" in refused.stderr) == (125, True)
+    assert os.listdir(shared) == []
+
+
+@pytest.mark.case("B077")
+def test_b077_the_usual_shared_directory_is_refused():
+    path = Path(tempfile.gettempdir()) / f"dl-{os.getpid()}.sock"
+    refused = serve(path)
+    assert refused.returncode == 125
+    assert "chmod 700" in refused.stderr or "belongs to uid" in refused.stderr
+    assert not path.exists()
+
+
+@pytest.mark.case("B077")
+def test_b077_a_private_directory_that_everybody_could_replace_is_refused(place):
+    own = place / "open" / "own"
+    own.mkdir(parents=True, mode=0o700)
+    own.parent.chmod(0o777)
+    refused = serve(own / "s")
+    assert (refused.returncode, "may be replaced by others" in refused.stderr) == (125, True)
+    assert os.listdir(own) == []
+    own.parent.chmod(0o1777)
+    with serving(own / "s") as client:
+        assert client.status().degraded == []
+
+
+@pytest.mark.case("B077")
+@pytest.mark.parametrize("gids", [(), (os.getgid(),)], ids=["its owner's", "a group's"])
+def test_b077_there_is_no_moment_in_which_the_socket_has_another_mode(place, monkeypatch, gids):
+    """Looked at between bind and whatever comes next."""
+    seen: list[int] = []
+
+    class Watched(socket.socket):
+        def bind(self, path: Any) -> None:
+            super().bind(path)
+            seen.append(mode(Path(path)))
+
+    monkeypatch.setattr(listening.socket, "socket", Watched)
+    with umask(0), listening.open_socket(str(place / "s"), gids):
+        assert mode(place / "s") == (0o660 if gids else 0o700)
+        assert os.umask(0) == 0
+    assert [bits & 0o077 for bits in seen] == [0]
+
+
+# ---------------------------------------------------------------- B078
+
+
+@pytest.mark.case("B078")
+@pytest.mark.parametrize("stream", ["stderr", "stdout", "both"])
+def test_b078_a_disk_that_takes_no_word_of_the_daemons_stops_none_of_its_duties(place, stream):
+    """``/dev/full`` answers every write with ENOSPC."""
+    with open("/dev/full", "wb") as full, tempfile.TemporaryDirectory(prefix="dl-state-") as state:
+        full_for = {"stderr", "stdout"} if stream == "both" else {stream}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deadlined", "serve", "--socket", str(place / "s")],
+            env={**os.environ, "XDG_STATE_HOME": state},
+            **{name: full if name in full_for else subprocess.DEVNULL for name in ("stdout", "stderr")},
+        )
+        try:
+            with contextlib.ExitStack() as stack:
+                client = stack.enter_context(first_client(place / "s"))
+                killed = client.call("shell", {"argv": ["sleep", "600"]}, deadline_ms=300)
+                assert (killed.status, killed.reason, killed.kill.confirmed) == ("killed", "time_budget", True)
+                assert client.call("shell", {"argv": ["true"]}, deadline_ms=ENOUGH_MS).status == "ok"
+                expected = ["the log cannot be written: No space left on device"] if stream != "stdout" else []
+                assert client.status().degraded == expected
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def first_client(path: Path) -> Client:
+    """Waits for a daemon that can tell nobody that it is ready."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return Client(str(path))
+        except Exception:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+@pytest.mark.case("B078")
+def test_b078_a_log_that_could_not_be_written_for_a_while_says_what_it_lost(place):
+    """Nobody reads it at first: the pipe is full before the daemon starts. Then somebody does."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"x" * 4_095 + b"\n")
+    os.set_blocking(theirs, True)  # as the daemon would have it
+    with tempfile.TemporaryDirectory(prefix="dl-state-") as state:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deadlined", "serve", "--socket", str(place / "s")],
+            env={**os.environ, "XDG_STATE_HOME": state},
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        try:
+            with first_client(place / "s") as client:
+                assert client.call("shell", {"argv": ["true"]}, deadline_ms=ENOUGH_MS).status == "ok"
+                assert client.status().degraded == []
+            read = b""
+            while b"log_lines_lost" not in read:
+                read = (read + os.read(ours, 65_536))[-4_096:]
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+            os.close(ours)
+    (lost,) = [json.loads(line) for line in read.splitlines() if b"log_lines_lost" in line and line.startswith(b"{")]
+    assert lost["count"] >= 1
