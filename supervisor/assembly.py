@@ -35,6 +35,7 @@ from supervisor.health import Health
 from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore
 from supervisor.journal.store import Store
+from supervisor.lives import LifeRecords
 from supervisor.readers import EventReaders
 from supervisor.runtime import StateDirectory
 from supervisor.zygote_options import flavours_of
@@ -78,7 +79,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
     boot = f"{secrets.token_hex(2)}{store.life:03x}"
-    calls = Calls(boot, host, tools, endings, admission, killer, journal)
+    calls = Calls(boot, host, tools, endings, admission, killer, journal, LifeRecords(journal, store.life))
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes: dict[str, ZygoteLink] = {}

@@ -36,6 +36,7 @@ from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
+from supervisor.lives import LifeRecords
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 
@@ -60,6 +61,7 @@ class Calls:
         admit: admission.Admission,
         killer: KillerLink,
         journal: Journal,
+        records: LifeRecords,
     ) -> None:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
@@ -68,6 +70,8 @@ class Calls:
         self._nonces = itertools.count(1)
         self._keys = Keys()
         self._journal = journal
+        self.spawned = records.spawned
+        self._records = records
         self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
         self._granted: deque[admission.Effect] = deque()
         self._over: deque[str] = deque()
@@ -259,6 +263,10 @@ class Calls:
                 self._answered(call, worker, message)
             case Progress():
                 call.output_bytes, call.last_activity_ns = message.output_bytes, now_ns()
+
+    def ended(self, worker: Worker, cause: Cause) -> None:
+        """Why a worker ended that is about to be told as gone."""
+        self._records.gone(worker, cause.name.lower())
 
     def broken(self, worker: Worker, why: str) -> None:
         """The worker broke its link; it is being killed, the call ends with it."""

@@ -32,9 +32,9 @@ from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.probe import ProbeFailed
 from supervisor.containment.zygote import SpawnError
 from supervisor.doors.listening import DoorError, SocketTakenError, open_socket
-from supervisor.journal.recovery import Clocks, recover
-from supervisor.journal.store import Store, StoreError
+from supervisor.journal.store import StoreError
 from supervisor.logs import LOG, open_log, say
+from supervisor.revival import revive
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
 from supervisor.workforce import start_workforce
 from supervisor.zygote_options import BARE
@@ -87,14 +87,12 @@ class Daemon:
         protect_self()
         state = StateDirectory(self._config.daemon.state_dir, _name_of(self._socket_path))
         state.open()
-        store = Store(state.journal)
-        broken = store.open()
-        recovered = recover(store, state.outputs, self._config.daemon.result_ttl_ms, Clocks(now_ns(), wall_ms()))
+        revival = revive(state, self._config.daemon.result_ttl_ms)
         groups = ControlGroups()
         groups.open()
-        parts = assemble(self._config, self._socket_path, state, groups, store)
-        parts.journal.alarm = None if broken is None else f"the journal was changed by somebody else: {broken.why}"
-        parts.calls.recall(recovered)
+        parts = assemble(self._config, self._socket_path, state, groups, revival.store)
+        parts.journal.alarm = revival.alarm
+        parts.calls.recall(revival.recovered)
         code = EXIT_FAILED
         try:
             code = await self._live(parts, listener)

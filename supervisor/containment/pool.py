@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import trio
 
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
@@ -22,6 +23,7 @@ from protocol._errors import ProtocolError
 from protocol._outcomes import Isolation
 from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
 from supervisor.clock import now_ns
+from supervisor.containment import census
 from supervisor.containment.cgroups import ControlGroups, WorkerGroup
 from supervisor.containment.guard import GuardEnds
 from supervisor.containment.killer import KillerLink
@@ -51,6 +53,12 @@ class Audience(Protocol):
 
     def gone(self, worker: Worker) -> None:
         """The kernel has confirmed the end; everything the worker wrote has been heard."""
+
+    def spawned(self, worker: Worker) -> None:
+        """A worker has a process."""
+
+    def ended(self, worker: Worker, cause: Cause) -> None:
+        """Why a worker ended that is about to be told as gone."""
 
     def idle(self, worker: Worker) -> None:
         """A worker is free: place a call on it, or leave it in the pool (`Pool.keep`)."""
@@ -276,7 +284,7 @@ class Pool:
         try:
             ours, theirs = map(held.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
             with theirs:
-                group = self._groups.group_for(number, self.settings.limits)
+                group = self._groups.group_for(number, self._bounds())
                 scratch = Scratch(self._scratch_parent, number)
                 request = self._request(number, scratch, group, describe)
                 guard = self._guard(held)
@@ -299,12 +307,20 @@ class Pool:
         finally:
             group.close_joins()
         self.alive[number] = worker
+        self._audience.spawned(worker)
         if self.closing:
             worker.ended_for = Cause.PLANNED
         self._table.open_slot(slot, number)
         # A worker that never gets ready ends like any other; one that came too late for a closing pool at once.
         self.end_at(worker, now_ns() + (0 if self.closing else _SPAWN_BUDGET_NS))
         return worker
+
+    def _bounds(self) -> Limits:
+        """What the worker's control group keeps: nothing at isolation ``none``, where it is there for the kill."""
+        limits = self.settings.limits
+        if self.wanted_isolation != "none":
+            return limits
+        return msgspec.structs.replace(limits, memory_bytes=None, pids=None)
 
     def _guard(self, held: ExitStack) -> GuardEnds | None:
         if self.zygote.held_by == "namespaces":
@@ -321,8 +337,15 @@ class Pool:
             describe=describe,
             isolation=self.wanted_isolation,
             limits=self.settings.limits,
-            processes_of_uid=self.settings.processes_of_uid,
+            processes_of_uid=self._processes_of_uid(),
         )
+
+    def _processes_of_uid(self) -> int | None:
+        """RLIMIT_NPROC counts a uid's processes in its user namespace: without one those of the whole host."""
+        most = self.settings.processes_of_uid
+        if most is None or self.zygote.held_by == "namespaces":
+            return most
+        return most + census.tasks_of(os.getuid())
 
     async def _listen(self, worker: Worker, task_status: trio.TaskStatus[None]) -> None:
         bell = None if worker.guard is None else worker.guard.bell
@@ -383,6 +406,7 @@ class Pool:
 
     def _respawned(self, worker: Worker) -> None:
         cause = worker.ended_for or self._why(worker)
+        self._audience.ended(worker, cause)
         self._ended(cause, worker.calls_served, now_ns() - worker.born_ns, serving=worker.call is not None)
 
     async def _bury(self, worker: Worker) -> None:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import msgspec
 
 from protocol._deadlines import NS_PER_MS
-from protocol._events import EventKind
 from protocol._outcomes import CallResult, Delivery, ErrorClass, ErrorInfo, OutputInfo, Reason, Status, Timing
 from supervisor.journal import rows
 from supervisor.journal.output_report import Written, look_into, output_of
@@ -69,8 +68,7 @@ def _settle_interrupted(store: Store, outputs: str, ttl_ms: int, clocks: Clocks)
         kept = pack(row.uid, result, files, clocks.now_ns + ttl_ms * NS_PER_MS)
         changes += rows.settled(row, result, kept, clocks.wall_ms + ttl_ms, clocks.wall_ms)
     if found:
-        event = rows.draft(EventKind.DAEMON_RECOVERED, clocks.wall_ms, None, None, None, {"interrupted": len(found)})
-        store.commit([*changes, Change(event=event)])
+        store.commit(changes)
     return len(found)
 
 
