@@ -18,11 +18,7 @@ pytestmark = pytest.mark.contract
 CONFIG = """
 [daemon]
 idle_worker_ms = 200
-[tool.eater]
-kind = "command"
-argv = ["sh", "-c", "python3 -c 'b = [bytearray(1 << 20) for _ in range({mib})]; import time; time.sleep(1111)' & wait"]
-arguments = { mib = "int" }
-[tool.eater.limits]
+[limits]
 memory_bytes = "64MiB"
 """
 SPIN = "(while :; do :; done) | cat | cat"
@@ -78,6 +74,37 @@ def test_b004_simple_and_compound_commands_end_alike(calls, route, line, count):
     check_ended(route, calls.end(route, "shell", calls.arguments("sh", "-c", line), count))
 
 
+EATER = "python3 -c 'b = [bytearray(1 << 20) for _ in range(MIB)]; import time; time.sleep(1111)'"
+EATERS = {
+    "waits": ("shell", f"echo before; {EATER} & wait"),
+    "goes on": ("shell", f"echo before; {EATER} & sleep 1111"),
+    "fails": ("shell", f"echo before; {EATER}; exit 7"),
+    "is a Python tool": ("python", f'import os, time\nprint("before")\nos.system("""{EATER}""")\ntime.sleep(1111)'),
+}
+
+
+@pytest.mark.case("B005")
+@pytest.mark.parametrize(("mib", "reason"), [(400, "memory_limit"), (8, "time_budget")])
+@pytest.mark.parametrize("parent", EATERS)
+def test_b005_whichever_limit_comes_first_ends_the_whole_tree(calls, daemon_memory, parent, mib, reason):
+    """However the parent of what is too large would take it."""
+    if reason == "memory_limit" and not _memory_is_limited(calls.daemon):
+        pytest.skip("this host gives no memory controller to the tests' uid: there is no limit to reach")
+    tool, text = EATERS[parent]
+    line = text.replace("MIB", str(mib))
+    arguments = {"code": line} if tool == "python" else calls.arguments("sh", "-c", line)
+    before = daemon_memory()
+    result = calls.tool(tool, arguments, 600_000 if reason == "memory_limit" else 600)
+    assert (result.status, result.reason) == ("killed", reason), (result.exit, result.error)
+    assert result.output.view.startswith("before\n")
+    assert daemon_memory() - before < 16 << 20
+
+
+def _memory_is_limited(daemon) -> bool:
+    """What it said of its controllers when it got ready."""
+    return "memory" in (daemon.directory / "daemon.log").read_text()
+
+
 @pytest.mark.case("B006")
 @pytest.mark.parametrize("tool", ["shell", "python"])
 @pytest.mark.parametrize("first", ["nothing", "a cancel that nobody waits for", "a wait of its own"])
@@ -94,7 +121,7 @@ def test_b006_a_client_that_goes_leaves_no_worker_in_a_call(calls, tool, first):
             with pytest.raises(TimeoutError):
                 leaving.handle(handle.call).wait(0.05)
     wait_until(lambda: not _outside.alive(family), "the worker of a client that has gone lives on")
-    assert all(row.call != handle.call for row in calls.client.processes())
+    wait_until(lambda: all(row.call != handle.call for row in calls.client.processes()), "its call is listed for ever")
 
 
 @pytest.mark.case("B007")
