@@ -25,6 +25,7 @@ from supervisor.core.admission import Admission
 from supervisor.core.intake import Host
 from supervisor.core.levels import HeldBy, holder_of
 from supervisor.core.respawn import Respawn, RespawnSettings, pool_breaker
+from supervisor.core.shelf import Shelf
 from supervisor.core.tools import Tools
 from supervisor.desk import Desk
 from supervisor.doors.connection import DoorLimits
@@ -74,7 +75,8 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     tools = Tools()
     host = Host("group", "none", config.limits, wanted=settings.isolation)  # until more is proven
     journal = Journal(store)
-    endings = Endings(OutputStore(state.outputs), settings.result_ttl_ms, journal)
+    shelf = Shelf(settings.output_quota_bytes, settings.output_ttl_ms)
+    endings = Endings(OutputStore(state.outputs), shelf, settings.result_ttl_ms, journal)
     killer = KillerLink(table)
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.

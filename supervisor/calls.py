@@ -397,7 +397,8 @@ class Calls:
     def _keep(self, call: LiveCall, kept: KeptCall) -> None:
         self.settled += 1
         del self.live[call.id]
-        self._endings.kept.keep(kept)
+        assert call.result is not None
+        self._endings.settled(call, call.result, kept)
 
     # ------------------------------------------------------------ refusals
 

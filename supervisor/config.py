@@ -49,6 +49,8 @@ class DaemonSettings(msgspec.Struct, frozen=True):
     shutdown_drain_ms: Annotated[int, msgspec.Meta(ge=0, le=CEILING_MS)] = 5_000
     idle_worker_ms: Budget = 60_000
     result_ttl_ms: Annotated[int, msgspec.Meta(ge=1, le=7 * _DAY_MS)] = 3_600_000
+    output_ttl_ms: Annotated[int, msgspec.Meta(ge=1, le=365 * _DAY_MS)] = 7 * _DAY_MS
+    output_quota_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 50)] = 1 << 30
     allow_gids: tuple[Annotated[int, msgspec.Meta(ge=0, le=2**32 - 2)], ...] = ()
     isolation: IsolationLevel = "contain"
     min_containment: ContainmentLevel | None = None

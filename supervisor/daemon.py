@@ -137,6 +137,7 @@ class Daemon:
         await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
         _settle_memory()
         nursery.start_soon(self._expire, parts)
+        nursery.start_soon(parts.endings.run)
 
     def _say_ready(self, parts: Parts) -> None:
         containment = parts.host.containment
@@ -163,7 +164,7 @@ class Daemon:
     async def _expire(self, parts: Parts) -> None:
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
-            await parts.endings.expire(now_ns())
+            parts.endings.expire(now_ns())
             LOG.sum_up(self._log)
             await parts.journal.prune(RETENTION_MS, MOST_EVENTS, RETENTION_MS)
 

@@ -175,6 +175,10 @@ class Desk:
         settled = call.result is not None  # before the read: bytes written between the two are seen by the next ask
         path = _path_of(call, ask.stream)
         data = read_range(path, ask.offset, ask.limit) if path else b""
+        if not data and _has_gone(call, ask):
+            text = f"the raw output of {call.id} is not kept any more; see output_ttl_ms and output_quota_bytes"
+            asker.say(_failed(ask.id, "output_gone", text))
+            return
         asker.say(cm.OutputChunk(ask.id, call.id, ask.offset, data, settled))
 
     def _list_tools(self, asker: Asker, ask: cm.ListTools) -> None:
@@ -229,15 +233,23 @@ def _state_of(worker: Worker) -> str:
     return "idle" if worker.call is None else "busy"
 
 
+def _has_gone(call: LiveCall | KeptCall, ask: cm.ReadOutput) -> bool:
+    """Whether bytes were written here that are not kept any more."""
+    info = None if call.result is None else call.result.output.streams.get(ask.stream)
+    return info is not None and info.path is not None and ask.offset < info.bytes
+
+
 def _path_of(call: LiveCall | KeptCall, stream: str) -> str | None:
     result = call.result
     if result is not None:
         info = result.output.streams.get(stream)
         return info.path if info else None
     assert isinstance(call, LiveCall)
-    for open_stream in call.streams:
-        if open_stream.name == stream:
-            return open_stream.path
+    for path in (*(open_stream.path for open_stream in call.streams), *call.files):
+        if path.endswith(f"/{call.id}.{stream}"):
+            return path
+    if call.files:  # it has ended, and its worker's standing file may be another call's by now
+        return None
     if call.worker is not None and stream == "both" and call.judged.contract.kind != "command":
         return call.worker.scratch.output_path
     return None

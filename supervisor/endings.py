@@ -13,14 +13,17 @@ import os
 import trio
 
 from protocol._deadlines import NS_PER_MS
+from protocol._events import EventKind
 from protocol._outcomes import CallResult, Notice, Reason, Status
 from supervisor.containment.workers import Worker
+from supervisor.core.shelf import Shelf
 from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.output_report import SILENT, Written, look_into, output_of
 from supervisor.journal.outputs import OutputStore
 from supervisor.journal.results import KeptCall, ResultStore, pack
 from supervisor.live_call import LiveCall
+from supervisor.output_keeper import OutputKeeper, Seal
 
 _INLINE_BYTES = 16 << 10
 _KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
@@ -29,11 +32,15 @@ _KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
 class Endings:
     """Raw outputs and results of this daemon's calls."""
 
-    def __init__(self, outputs: OutputStore, result_ttl_ms: int, journal: Journal) -> None:
+    def __init__(self, outputs: OutputStore, shelf: Shelf, result_ttl_ms: int, journal: Journal) -> None:
         self._outputs, self._journal = outputs, journal
         self.result_ttl_ms = result_ttl_ms
         self.kept = ResultStore(self._forget)
-        self._to_remove: list[str] = []
+        self._keeper = OutputKeeper(outputs, shelf, self._sealed)
+
+    async def run(self) -> None:
+        """Hash, count and remove files of settled calls until cancelled."""
+        await self._keeper.run()
 
     def open_outputs(self, call: LiveCall, worker: Worker) -> list[int]:
         """Where the call about to be dispatched writes; the descriptors that go with its frame."""
@@ -101,10 +108,16 @@ class Endings:
         until_ns = call.submitted_ns + (result.timing.duration_ms + self.result_ttl_ms) * NS_PER_MS
         return pack(call.uid, result, tuple(call.files), until_ns)
 
-    async def expire(self, now_ns: int) -> None:
-        """Forget what is too old, and remove its files."""
+    def settled(self, call: LiveCall, result: CallResult, kept: KeptCall) -> None:
+        """It is told: readers may ask for it until its time is up, and its files are kept as long as there is room."""
+        self.kept.keep(kept)
+        if kept.files:
+            self._keeper.settled(result, call.uid, kept.files)
+
+    def expire(self, now_ns: int) -> None:
+        """Forget results that are too old, and have removed files that are."""
         self.kept.expire(now_ns)
-        await self._remove()
+        self._keeper.expire()
 
     def _take_printed(self, call: LiveCall, worker: Worker, result: CallResult) -> None:
         """A Python call that printed takes its worker's standing file. What is beyond the limit is not kept."""
@@ -147,14 +160,9 @@ class Endings:
             result.notices.append(Notice("output_lost", "warn", text))
 
     def _forget(self, kept: KeptCall) -> None:
-        self._to_remove += kept.files
         self._journal.append((rows.forgotten(kept.id),))
 
-    async def _remove(self) -> None:
-        """In one thread for all: a thread per file made a stop take 0.7 s for each thousand results that were kept."""
-        paths, self._to_remove = self._to_remove, []
-        await trio.to_thread.run_sync(self._discard, paths, abandon_on_cancel=True)
-
-    def _discard(self, paths: list[str]) -> None:
-        for path in paths:
-            self._outputs.discard(path)
+    def _sealed(self, seal: Seal) -> None:
+        """An event and not a change of the result: every reader of that hears the same bytes for good."""
+        data = {"stream": seal.stream, "bytes": seal.bytes, "sha256": seal.sha256}
+        self._journal.note(EventKind.OUTPUT_SEALED, seal.call, seal.uid, seal.run, **data)

@@ -15,8 +15,7 @@ from protocol._outcomes import CallResult
 
 MOST = 100_000
 MOST_BYTES = 40 << 20
-MOST_OUTPUT = 1 << 30
-"""What is kept at once, in memory and of raw outputs on disk; the oldest go first, as when their time was up."""
+"""What is kept at once; the oldest go first, as when their time was up."""
 _OVERHEAD_BYTES = 600
 """What Python adds to a kept result: its object, its name, its place in the table."""
 _ENCODER = msgspec.msgpack.Encoder()
@@ -56,11 +55,10 @@ class ResultStore:
         self,
         forget: Callable[[KeptCall], None],
         most_bytes: int = MOST_BYTES,
-        most_output: int = MOST_OUTPUT,
     ) -> None:
         self._forget = forget
-        self._most_bytes, self._most_output = most_bytes, most_output
-        self._bytes = self._output = 0
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._kept: OrderedDict[str, KeptCall] = OrderedDict()
 
     def __len__(self) -> int:
@@ -70,12 +68,11 @@ class ResultStore:
         """Keep a settled call."""
         self._kept[kept.id] = kept
         self._bytes += kept.memory
-        self._output += kept.output_bytes
         while self._too_much():
             self._drop_first()
 
     def _too_much(self) -> bool:
-        full = self._bytes > self._most_bytes or self._output > self._most_output or len(self._kept) > MOST
+        full = self._bytes > self._most_bytes or len(self._kept) > MOST
         return full and len(self._kept) > 1  # the newest is somebody's answer
 
     def get(self, call: str) -> KeptCall | None:
@@ -90,5 +87,4 @@ class ResultStore:
     def _drop_first(self) -> None:
         _, kept = self._kept.popitem(last=False)
         self._bytes -= kept.memory
-        self._output -= kept.output_bytes
         self._forget(kept)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deadlined import CallResult, Client
+from deadlined import CallResult, Client, RequestRefused
 from tests.contract.conftest import TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
@@ -172,3 +173,48 @@ def test_six_hundred_megabytes_under_a_small_cap_leave_the_daemon_as_it_was(
     result = sh(client, "head -c 600000000 /dev/zero | tr '\\0' a", max_output_bytes=64 << 10)
     assert (result.status, result.reason, result.output.bytes) == ("killed", "output_limit", 64 << 10)
     assert memory(daemon_of_floods.pid) - before < 4 << 20
+
+
+def sealed(client: Client, call: str) -> list[Any]:
+    """The `output_sealed` events of a call, when there are some."""
+    until = time.monotonic() + 20
+    while not (found := [event for event in client.events(call=call) if event.kind == "output_sealed"]):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return found
+
+
+def test_the_digest_of_a_large_output_comes_later_as_an_event_and_the_result_stays_as_it_was_told(
+    client: Client,
+) -> None:
+    result = sh(client, "seq 1 400000")
+    assert (result.output.bytes > 1 << 20, result.output.sha256) == (True, None)
+    (event,) = sealed(client, result.call)
+    assert event.data == {
+        "stream": "both",
+        "bytes": result.output.bytes,
+        "sha256": hashlib.sha256(raw(result)).hexdigest(),
+    }
+    assert client.handle(result.call).result() == result
+
+
+def test_a_raw_output_that_is_not_kept_any_more_is_missed_by_name_and_its_result_stays(client: Client) -> None:
+    result = sh(client, "echo hello")
+    os.unlink(result.output.path or "")
+    with pytest.raises(RequestRefused, match="not kept any more") as refused:
+        list(client.handle(result.call).output())
+    assert refused.value.error.code == "output_gone"
+    assert client.handle(result.call).result() == result
+    assert list(client.handle(sh(client, "true").call).output()) == []
+
+
+def test_over_the_quota_the_oldest_raw_outputs_go_and_every_result_stays(start_daemon: Any) -> None:
+    daemon = start_daemon('[daemon]\noutput_quota_bytes = "1MiB"\n')
+    with Client(daemon.socket) as client:
+        results = [sh(client, f"head -c 400000 /dev/zero | tr '\\0' {letter}") for letter in "abcd"]
+        until = time.monotonic() + 20
+        while os.path.exists(results[1].output.path or ""):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert [os.path.exists(result.output.path or "") for result in results] == [False, False, True, True]
+        assert [client.handle(result.call).result() for result in results] == results
