@@ -36,6 +36,15 @@ def announce(size: int, send: int, hang: bool = False) -> str:
 
 
 @tool(read_only=True, approval="never")
+def print_then_hang(text: str, point: str) -> None:
+    """Print without a flush, make the file ``point``, and sleep."""
+    print(text)  # noqa: T201  # printing is what is tested
+    with open(point, "w"):
+        pass
+    time.sleep(600)
+
+
+@tool(read_only=True, approval="never")
 def write_everywhere() -> str:
     """Write to stdout by every way there is; and say which descriptors a child of this tool sees."""
     print("hello", flush=True)  # noqa: T201  # printing is what is tested

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from deadlined import Client
+from tests.contract.cases.by_deadline import killed_after
 from tests.contract.conftest import TestedDaemon
 
 pytestmark = pytest.mark.contract
@@ -88,9 +89,10 @@ def test_b053_a_command_that_a_signal_ended_is_not_ok_and_nobody_of_ours_sent_it
 
 
 @pytest.mark.case("B053")
-def test_b053_a_kill_of_ours_says_so(client):
-    handle = client.submit("shell", {"argv": ["sh", "-c", "echo half; exec sleep 600"]}, deadline_ms=1_500)
-    result = handle.wait()
+def test_b053_a_kill_of_ours_says_so(client, open_directory):
+    point = open_directory / "printed"
+    arguments = {"argv": ["sh", "-c", f"echo half; touch {point}; exec sleep 600"]}
+    result = killed_after(point, client, "shell", arguments).wait()
     assert (result.status, result.exit.code, result.exit.signal) == ("killed", None, "SIGKILL")
     assert result.reason == "time_budget"
     assert result.kill.confirmed
