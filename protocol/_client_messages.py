@@ -188,6 +188,21 @@ class Tools(msgspec.Struct, tag="tools", tag_field="op"):
     tools: list[ToolDescription]
 
 
+class QuarantineRow(msgspec.Struct):
+    """Something that is kept from running. ``kind``: what it is, ``call`` (a tool with certain arguments), ``tool``,
+    ``slot`` or ``pool``; ``measure``: what is done about it. ``remaining_ms`` None: until a death is confirmed."""
+
+    kind: str
+    measure: str
+    text: str
+    remaining_ms: int | None
+    tool: str | None = None
+    key: str | None = None
+    call: str | None = None
+    slot: int | None = None
+    flavour: str | None = None
+
+
 class DaemonStatus(msgspec.Struct, tag="daemon_status", tag_field="op"):
     """Health for people and probes. ``degraded`` lists what is wrong; empty = healthy."""
 
@@ -206,10 +221,12 @@ class DaemonStatus(msgspec.Struct, tag="daemon_status", tag_field="op"):
     kills: int
     unconfirmed_kills: int
     replacements: int
+    quarantine: list[QuarantineRow] = []
 
 
 class ProcessRow(msgspec.Struct):
-    """One worker, with the call it serves, or a queued call (``pid`` None)."""
+    """One worker, with the call it serves, or a queued call (``pid`` None). ``slot``: its place in the deadline table;
+    it holds that until it is gone, and a call no longer than ``remaining_ms``."""
 
     worker: int | None
     pid: int | None
@@ -220,6 +237,7 @@ class ProcessRow(msgspec.Struct):
     processes: int | None = None
     rss_bytes: int | None = None
     cpu_ms: int | None = None
+    slot: int | None = None
 
 
 class Processes(msgspec.Struct, tag="processes", tag_field="op"):

@@ -70,6 +70,8 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     env: tuple[str, ...] = ()
     limits: Limits | None = None
     isolation: IsolationLevel | None = None
+    remote: bool | None = None
+    """Whether a call has work done by processes that are not its own; None: nobody has said."""
 
     def __post_init__(self) -> None:
         _check("timeout_ms", self.timeout_ms, 1, CEILING_MS)

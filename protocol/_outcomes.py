@@ -128,11 +128,24 @@ class OutputInfo(msgspec.Struct):
     invalid_utf8: bool = False
 
 
+class Survivor(msgspec.Struct):
+    """A process that was killed and is not dead. ``command``: its words, or its name in brackets; bytes that are no
+    text are escaped. ``state``: the kernel's letter. ``waits_in``: the kernel function it waits in, where that can be
+    seen."""
+
+    pid: int
+    uid: int | None
+    command: str
+    state: str
+    waits_in: str | None = None
+
+
 class KillReceipt(msgspec.Struct):
     """The kernel's word that a call is over. Times are milliseconds after the instant the kill was due.
 
     ``killed``: processes seen alive in the call when the signal left. ``confirmed``: no process of the call is left
-    (the pidfd of its namespace's first process became readable); False: the confirm budget ran out first.
+    (the pidfd of its namespace's first process became readable); False: the confirm budget ran out first, and
+    ``survivors`` are those that were still there (the first few).
     """
 
     mechanism: list[str]
@@ -140,6 +153,7 @@ class KillReceipt(msgspec.Struct):
     signalled_after_ms: float
     confirmed_after_ms: float | None
     confirmed: bool
+    survivors: list[Survivor] = []
 
 
 class Isolation(msgspec.Struct):

@@ -24,7 +24,7 @@ from supervisor.containment.zygote import ZygoteLink
 from supervisor.core.admission import Admission
 from supervisor.core.intake import Host
 from supervisor.core.levels import HeldBy, holder_of
-from supervisor.core.respawn import Respawn, RespawnSettings, pool_breaker
+from supervisor.core.respawn import Respawn, pool_breaker
 from supervisor.core.shelf import Shelf
 from supervisor.core.tools import Tools
 from supervisor.desk import Desk
@@ -81,11 +81,12 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
     boot = f"{secrets.token_hex(2)}{store.life:03x}"
-    calls = Calls(boot, host, tools, endings, admission, killer, journal, LifeRecords(journal, store.life))
+    records = LifeRecords(journal, store.life)
+    calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine)
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     zygotes: dict[str, ZygoteLink] = {}
-    numbers, slots, breaker = itertools.count(1), Slots(table.slots), pool_breaker(RespawnSettings())
+    numbers, slots, breaker = itertools.count(1), Slots(table.slots), pool_breaker(config.restart)
 
     def make_zygote(flavour: str, name: str, held_by: HeldBy) -> ZygoteLink:
         zygotes[name] = ZygoteLink(flavours[flavour], held_by)
@@ -103,7 +104,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
             state.work,
             numbers,
             slots,
-            Respawn(pool=breaker),
+            Respawn(config.restart, breaker),
             calls,
             isolation,
         )

@@ -25,6 +25,7 @@ from supervisor.containment.workers import Worker
 from supervisor.core import admission, results
 from supervisor.core import call as machine
 from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
+from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.endings import Endings
@@ -37,7 +38,6 @@ from supervisor.journal.results import KeptCall
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.lives import LifeRecords
-from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 
@@ -63,6 +63,7 @@ class Calls:
         killer: KillerLink,
         journal: Journal,
         records: LifeRecords,
+        quarantine: QuarantineSettings,
     ) -> None:
         self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
         self._admission = admit
@@ -81,19 +82,18 @@ class Calls:
         self._nap: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
         self._watch = OutputWatch(self.end)
-        self.live: dict[str, LiveCall] = {}
-        self._memory = MemoryWatch(self.live, self.end)
-        self.gate = Gate(self._placement)
+        self.gate = Gate(self._placement, quarantine, journal.note)
         self.pools = self._placement.pools
         self.idle, self.killer_changed = self._placement.idle, self._placement.killer_changed
         self.workers = self._placement.workers
+        self.live: dict[str, LiveCall] = {}
         self.settled = self.kills = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep time for calls that have no worker yet, and run the slow ends of others, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._watch.run)
-            self._nursery.start_soon(self._memory.run)
+            self._nursery.start_soon(self.gate.trouble.run)
             task_status.started()
             while True:
                 with trio.CancelScope() as self._nap:
@@ -118,7 +118,7 @@ class Calls:
                 key = claim.key
             self.gate.check()  # behind the key: an answer that is there is given at any time
             self._check_journal()
-            self.gate.check_flavour(judged.flavour)
+            self.gate.check_call(judged)
         except Refusal as refusal:
             return self._refused(call_id, uid, submit, refusal, now)
         call = LiveCall(call_id, uid, key, judged, now, claim)
@@ -174,10 +174,11 @@ class Calls:
         self._admit(call)
 
     def _admit(self, call: LiveCall) -> None:
-        judged = call.judged
+        judged, beside = call.judged, call.judged.contract.side_by_side
+        alone = self.gate.trouble.lock_of(judged)
         self._carry(
             self._admission.submitted(
-                call.id, call.lane, judged.contract.side_by_side, judged.resource, judged.flavour, judged.deadline_ns
+                call.id, call.lane, beside, judged.resource, judged.flavour, judged.deadline_ns, alone
             )
         )
 
@@ -233,6 +234,17 @@ class Calls:
             return False
         return True
 
+    def _place_again(self, call: LiveCall) -> None:
+        """Its worker had died idle, before it took the call: another one. It is granted already, and on the disk."""
+        worker = call.worker
+        assert worker is not None
+        worker.ended_for = worker.ended_for or Cause.IDLE_DEATH
+        worker.call = call.worker = None
+        self._watch.discard(call)
+        self._endings.take_back_outputs(call)
+        self._placement.grant(call)
+        self._keep_time(call.judged.deadline_ns)
+
     def _keep_time(self, deadline_ns: int) -> None:
         """A call has no worker yet: wake in time for its deadline. Deadlines mostly come in order, so this is mostly a
         comparison; a wake for a call that has found a worker since costs one empty round."""
@@ -278,6 +290,7 @@ class Calls:
 
     def gone(self, worker: Worker) -> None:
         """The kernel's word on a worker."""
+        self.gate.leaks.gone(worker)
         call: LiveCall | None = worker.call
         if call is not None:
             seen = worker.seen
@@ -286,18 +299,24 @@ class Calls:
 
     def unconfirmed_death(self, worker: Worker) -> None:
         """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""
-        self.gate.unconfirmed += 1
         worker.ended_for = Cause.KILL_UNCONFIRMED
+        assert self._nursery is not None
+        self._nursery.start_soon(self._give_up_on, worker)
+
+    async def _give_up_on(self, worker: Worker) -> None:
+        survivors = await self.gate.leaks.look(worker)
         call: LiveCall | None = worker.call
         if call is not None:
-            self._feed(call, machine.ConfirmSpent(now_ns(), worker.signalled_ns, worker.seen))
+            self._feed(call, machine.ConfirmSpent(now_ns(), worker.signalled_ns, worker.seen, survivors))
 
     def _answered(self, call: LiveCall, worker: Worker, ended: Ended) -> None:
         worker.disarm()  # before the clock is read: see DeadlineTable
         now = now_ns()
         if ended.output_bytes:
             call.output_bytes = sum(ended.output_bytes)
-        self._feed(call, machine.Answered(ended, now, worker.signalled_ns, out_of_memory(call)))
+        # Only what SIGKILL ended can have been ended for memory: no look at the group for all the others.
+        out_of_memory = ended.signal == "SIGKILL" and worker.group.out_of_memory()
+        self._feed(call, machine.Answered(ended, now, worker.signalled_ns, out_of_memory))
 
     # ------------------------------------------------------------ the machine's effects
 
@@ -313,6 +332,8 @@ class Calls:
                     self._settle(call, effect)
                 case machine.Release():
                     self._placement.release(call, effect.reusable)
+                case machine.PlaceAgain():
+                    self._place_again(call)
                 case _:
                     assert_never(effect)
         # Only now, with its worker free again, does the call's place go to the next: that one finds the worker ready.
@@ -338,15 +359,15 @@ class Calls:
         self.pools[judged.flavour].end_at(worker, judged.deadline_ns, judged.deadline_ns - grace_ns if grace_ns else 0)
         try:
             whole = worker.send(frame, call.descriptors)
-        except ProtocolError as error:
-            self.pools[judged.flavour].end_at(worker, now_ns())
-            self._feed(call, machine.EndAsked(Status.CRASHED, Reason.WORKER_LOST, now_ns(), str(error)))
-            whole = True
+        except ProtocolError:
+            self._feed(call, machine.Unsent(now_ns()))
+            return
+        finally:
+            for stream in call.streams:
+                stream.handed_over()
         if not whole:
             assert self._nursery is not None
             self._nursery.start_soon(worker.flush)
-        for stream in call.streams:
-            stream.handed_over()
         worker.calls_served += 1
         self._watch.add(call, call.machine.started_ns or 0)
         self._intents.advanced(call, rows.SENT)
@@ -360,6 +381,8 @@ class Calls:
                 settle.reason or Reason.CLIENT, Cause.CANCEL_KILL
             )
         result = results.result_of(self._facts(call), settle)
+        if notice := self.gate.trouble.settled(call.judged, settle):
+            result.notices.append(notice)
         if self._endings.finish_now(call, result):
             self._told(call, result)
             return
@@ -451,4 +474,9 @@ class Calls:
             call.key,
             judged.run,
             judged.contract.read_only,
+            judged.contract.remote,
+            False,
+            call.output_bytes,
+            call.silent_ms,
+            call.worker is not None and call.worker.calls_served == 1,
         )

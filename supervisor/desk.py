@@ -12,6 +12,7 @@ from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.census import Census
 from supervisor.containment.workers import Worker
+from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
 from supervisor.journal.results import KeptCall
@@ -215,7 +216,7 @@ class Desk:
 
 def _worker_row(worker: Worker, census: Census, now: int) -> cm.ProcessRow:
     call: LiveCall | None = worker.call
-    row = cm.ProcessRow(worker.number, worker.pid, _state_of(worker))
+    row = cm.ProcessRow(worker.number, worker.pid, _state_of(worker), slot=worker.slot)
     if call is not None:
         row.call, row.tool = call.id, call.judged.tool
         row.remaining_ms = remaining_ms(call.judged.deadline_ns, now)
@@ -227,7 +228,7 @@ def _worker_row(worker: Worker, census: Census, now: int) -> cm.ProcessRow:
 
 def _state_of(worker: Worker) -> str:
     if worker.ended_for is not None:
-        return "ending"
+        return "quarantined" if worker.ended_for is Cause.KILL_UNCONFIRMED else "ending"
     if worker.ready is None:
         return "starting"
     return "idle" if worker.call is None else "busy"

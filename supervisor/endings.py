@@ -54,6 +54,13 @@ class Endings:
             return [worker.scratch.output]
         return []
 
+    def take_back_outputs(self, call: LiveCall) -> None:
+        """Nobody has written: the call goes to another worker, which gets files of its own."""
+        streams, call.streams, call.descriptors = call.streams, [], []
+        self._outputs.close_streams(streams)
+        for stream in streams:
+            self._outputs.discard(stream.path)
+
     def finish_now(self, call: LiveCall, result: CallResult) -> bool:
         """Take what must be taken at once; False: `finish` has more to do."""
         if call.worker is None:

@@ -40,6 +40,7 @@ class Health:
     def status(self, request: int) -> cm.DaemonStatus:
         """The answer to AskStatus."""
         calls, pools = self._calls, list(self._calls.pools.values())
+        quarantine = calls.gate.quarantine()
         return cm.DaemonStatus(
             request,
             os.getpid(),
@@ -47,15 +48,16 @@ class Health:
             self.containment,
             self._why,
             elapsed_ms(self._born_ns, now_ns()),
-            self._degraded(),
+            [*self._degraded(), *(row.text for row in quarantine)],
             sum(len(pool.alive) for pool in pools),
             sum(len(pool.idle) for pool in pools),
             sum(call.worker is not None for call in calls.live.values()),
             sum(call.worker is None for call in calls.live.values()),
             calls.settled,
             calls.kills,
-            calls.gate.unconfirmed,
+            calls.gate.leaks.total,
             sum(pool.replacements for pool in pools),
+            quarantine,
         )
 
     def _degraded(self) -> list[str]:
@@ -64,9 +66,6 @@ class Health:
             wrong.append(LOG.trouble)
         if not self._killer.armed:
             wrong.append("no killer is armed: the second line holds the deadlines, nothing is dispatched")
-        if quarantined := self._calls.gate.quarantined():
-            wrong.append(f"{quarantined} workers did not die when killed; their slots are in quarantine")
-        for pool in self._calls.pools.values():
-            if why := pool.trouble():
-                wrong.append(why)
+        if why := self._calls.gate.too_many_leaks():
+            wrong.append(why)
         return wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from protocol._deadlines import elapsed_ms
 from protocol._outcomes import CallResult
 from supervisor.clock import wall_ms
 from supervisor.core.call import CallMachine
@@ -84,6 +85,14 @@ class LiveCall:
         for asked, say in planners.items():
             self.watchers.pop(asked, None)
             say()
+
+    @property
+    def silent_ms(self) -> int | None:
+        """From the last sign of life (output, progress) to the deadline, as far as one was heard of."""
+        started_ns = self.machine.started_ns
+        if started_ns is None or self.last_activity_ns <= started_ns:
+            return None
+        return elapsed_ms(self.last_activity_ns, max(self.judged.deadline_ns, self.last_activity_ns))
 
     def tell(self, result: CallResult) -> None:
         """It has settled: every watcher hears it once."""

@@ -66,6 +66,7 @@ class Placement:
         worker, contract = call.worker, call.judged.contract
         assert worker is not None
         worker.call = None
+        self.pools[worker.flavour].finished(worker)
         harmless = contract.kind == "command" or contract.read_only or contract.reusable
         may = claims_reusable and harmless and not contract.fresh and not worker.ended_for
         if may and not worker.scratch.work_touched():

@@ -27,6 +27,7 @@ VARIANTS: tuple[tuple[str, Callable[[], machine.Input]], ...] = (
     ("`Placed` at the deadline", lambda: machine.Placed(DEADLINE_NS)),
     ("`Expired`", lambda: machine.Expired(DEADLINE_NS)),
     ("`Accepted`", lambda: machine.Accepted(NOW_NS)),
+    ("`Unsent`", lambda: machine.Unsent(NOW_NS)),
     ("`Answered` in time", lambda: machine.Answered(_ANSWER, NOW_NS)),
     ("`Answered` at the deadline", lambda: machine.Answered(_ANSWER, DEADLINE_NS)),
     ("`Answered` after the killer struck", lambda: machine.Answered(_ANSWER, NOW_NS, killed_ns=NOW_NS - 1)),
@@ -136,6 +137,8 @@ def _words(effect: machine.Effect) -> str:
             return "`Release`"
         case machine.Dispatch():
             return "`Dispatch`"
+        case machine.PlaceAgain():
+            return "`PlaceAgain`"
 
 
 def _instant(at_ns: int) -> str:

@@ -6,8 +6,9 @@ Rules
    its lane, nothing else of the lane is.
 3. Within a lane calls enter in the order in which they came. So a side-by-side call never overtakes a waiting serial
    one, and neither kind starves; a side-by-side call that has entered and still waits for its resource is passed.
-4. A *resource* is an exclusive lock across the daemon. It is taken after the lane is entered and before a place in
-   flight, always in this order, so that no two calls can wait for each other.
+4. A *resource* is an exclusive lock across the daemon, and so is the name under which a tool in quarantine runs
+   ``alone``. They are taken after the lane is entered and before a place in flight, always in this order, so that no
+   two calls can wait for each other.
 5. At most ``capacity`` calls are in flight. Resources and places go to the call submitted first, whatever its lane.
 6. A call that can start at once is granted at once and never touches the queue. At most ``queue`` calls wait; one more
    is refused as ``overloaded`` (retryable: nothing of it ran).
@@ -37,6 +38,9 @@ from protocol import Reason
 CAPACITY = 64
 QUEUE = 256
 _DEAD_ENTRIES_KEPT = 64
+_Lock: TypeAlias = tuple[int, str]
+"""What it is (0 a resource, 1 a tool that runs alone) and its name."""
+_NO_LOCKS: tuple[_Lock, ...] = ()
 
 
 class Granted(msgspec.Struct, frozen=True, gc=False):
@@ -81,7 +85,7 @@ class Admission:
         self._capacity, self._queue = capacity, queue
         self._calls: dict[str, _Call] = {}
         self._lanes: dict[str, _Lane] = {}
-        self._resources: dict[str, _Resource] = {}
+        self._resources: dict[_Lock, _Resource] = {}
         self._ready = _Pile()
         self._deadlines = _Pile()
         self._flavours: Counter[str] = Counter()
@@ -90,23 +94,31 @@ class Admission:
         self.waiting = 0
 
     def submitted(
-        self, call_id: str, lane: str, side_by_side: bool, resource: str | None, flavour: str, deadline_ns: int
+        self,
+        call_id: str,
+        lane: str,
+        side_by_side: bool,
+        resource: str | None,
+        flavour: str,
+        deadline_ns: int,
+        alone: str | None = None,
     ) -> Effects:
         """A call wants to run: Granted, Refused, or nothing yet. Raises ValueError for an id that is here already."""
         if call_id in self._calls:
             raise ValueError(f"call {call_id} was submitted twice")
         place = self._lanes.get(lane)
+        locks = _NO_LOCKS if resource is None and alone is None else _locks(resource, alone)
         starts = (
             self.in_flight < self._capacity
             and (place is None or place.admits(side_by_side))
-            and (resource is None or resource not in self._resources)
+            and (not locks or self._resources.keys().isdisjoint(locks))
         )
         if not starts and self.waiting >= self._queue:
             return (Refused(call_id),)
         if place is None:
             place = self._lanes[lane] = _Lane(lane)
         self._submissions += 1
-        call = _Call(call_id, place, side_by_side, resource, flavour, deadline_ns, self._submissions)
+        call = _Call(call_id, place, side_by_side, locks, flavour, deadline_ns, self._submissions)
         self._calls[call_id] = call
         if starts:
             return self._start_at_once(call)
@@ -126,8 +138,8 @@ class Admission:
         if self.waiting:
             return self._depart([call])
         del self._calls[call_id]
-        if call.resource is not None:
-            del self._resources[call.resource]
+        for name in call.locks:
+            del self._resources[name]
         self.in_flight -= 1
         self._exit_lane(call.lane)
         return ()
@@ -153,8 +165,9 @@ class Admission:
 
     def _start_at_once(self, call: _Call) -> Effects:
         call.lane.enter(call)
-        if call.resource is not None:
-            self._resources[call.resource] = _Resource(call.resource, call)
+        for name in call.locks:
+            self._resources[name] = _Resource(name, call)
+        call.taken = len(call.locks)
         call.stage = _Stage.IN_FLIGHT
         self.in_flight += 1
         return (Granted(call.call_id),)
@@ -168,16 +181,17 @@ class Admission:
 
     def _let_in(self, lane: _Lane) -> None:
         while (call := lane.next_in()) is not None:
-            self._want_resource(call)
+            self._want_locks(call)
 
-    def _want_resource(self, call: _Call) -> None:
-        name = call.resource
-        if name is not None and name in self._resources:
-            call.stage = _Stage.RESOURCE
-            self._resources[name].queue(call)
-            return
-        if name is not None:
+    def _want_locks(self, call: _Call) -> None:
+        """Take the rest of them in order, or wait for the first that is held."""
+        for name in call.locks[call.taken :]:
+            if name in self._resources:
+                call.stage = _Stage.RESOURCE
+                self._resources[name].queue(call)
+                return
             self._resources[name] = _Resource(name, call)
+            call.taken += 1
         self._want_place(call)
 
     def _want_place(self, call: _Call) -> None:
@@ -197,13 +211,14 @@ class Admission:
     # ------------------------------------------------------------------ out
 
     def _depart(self, calls: list[_Call]) -> Effects:
-        """All leave; then lanes, resources and places are handed on, in the order of rule 4, so one pass is enough."""
+        """All leave; then lanes, resources, the names of those alone, and places are handed on, in the order of rule 4,
+        so one pass is enough."""
         for call in calls:
             self._withdraw(call)
         for call in calls:
             self._let_in(call.lane)
-        for call in calls:
-            self._hand_on(call.resource)
+        for lock in _locks_of(calls):
+            self._hand_on(lock)
         return tuple(self._grant())
 
     def _withdraw(self, call: _Call) -> None:
@@ -222,13 +237,12 @@ class Admission:
         self._exit_lane(call.lane)
 
     def _let_go(self, call: _Call) -> None:
-        if call.resource is None:
-            return
-        lock = self._resources[call.resource]
-        if lock.holder is call:
-            lock.holder = None
-        elif lock.waiting is not None:
-            lock.waiting.discard(call)
+        for name in call.locks[: call.taken]:
+            self._resources[name].holder = None
+        if call.stage is _Stage.RESOURCE:
+            waiting = self._resources[call.locks[call.taken]].waiting
+            assert waiting is not None
+            waiting.discard(call)
 
     def _leave_queue(self, call: _Call) -> None:
         self.waiting -= 1
@@ -245,13 +259,14 @@ class Admission:
         if not lane.inside and not lane.waiting:
             del self._lanes[lane.name]
 
-    def _hand_on(self, name: str | None) -> None:
-        lock = self._resources.get(name) if name is not None else None
+    def _hand_on(self, name: _Lock) -> None:
+        lock = self._resources.get(name)
         if lock is None or lock.holder is not None:
             return
         if lock.waiting:
             lock.holder = lock.waiting.pop()
-            self._want_place(lock.holder)
+            lock.holder.taken += 1
+            self._want_locks(lock.holder)
         else:
             del self._resources[lock.name]
 
@@ -260,11 +275,23 @@ class _Call(msgspec.Struct, eq=False):
     call_id: str
     lane: _Lane
     side_by_side: bool
-    resource: str | None
+    locks: tuple[_Lock, ...]
     flavour: str
     deadline_ns: int
     number: int
+    taken: int = 0
+    """How many of ``locks`` it holds, from the first on."""
     stage: _Stage = _Stage.LANE
+
+
+def _locks(resource: str | None, alone: str | None) -> tuple[_Lock, ...]:
+    """In the order in which they are taken."""
+    return tuple((kind, name) for kind, name in enumerate((resource, alone)) if name is not None)
+
+
+def _locks_of(calls: list[_Call]) -> list[_Lock]:
+    """What these calls held or waited for: resources, then the names of those alone."""
+    return sorted({lock for call in calls for lock in call.locks})
 
 
 class _Lane(msgspec.Struct, eq=False):
@@ -347,7 +374,7 @@ class _Pile:
 class _Resource(msgspec.Struct, eq=False):
     """Exists while it is held; ``holder`` is None only inside `_depart`."""
 
-    name: str
+    name: _Lock
     holder: _Call | None
     waiting: _Pile | None = None
 

@@ -11,11 +11,14 @@ Rules
    the grace, never later than the deadline.
 5. Before `Accepted` was heard the tool did not run: not delivered. After it, with no answer: unknown. A call that asks
    for no `Accepted` (read-only: it may be sent again whatever became of it) counts as accepted once it is placed.
-6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason. An answer from
-   such a group counts for nothing: the limit is the whole call's, and a part of it was killed.
+   A worker that took nothing of the frame, or is dead by itself before `Accepted`, was lost before the call came: the
+   call goes to another one, once.
+6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason, as it is of a
+   command that the kernel killed in such a group.
 7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
 
-States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided.
+States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided, and from SENT
+back to WAITING by rule 5.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from protocol._deadlines import NS_PER_MS
-from protocol._outcomes import Delivery, Reason, Status
+from protocol._outcomes import Delivery, Reason, Status, Survivor
 from protocol._worker_messages import Ended, Reaped
 
 
@@ -60,6 +63,12 @@ class Expired(msgspec.Struct, gc=False):
 
 class Accepted(msgspec.Struct, gc=False):
     """The worker is about to touch tool code."""
+
+    now_ns: int
+
+
+class Unsent(msgspec.Struct, gc=False):
+    """The worker's socket took nothing of its frame: that worker is dead or broken, and has not heard of the call."""
 
     now_ns: int
 
@@ -101,9 +110,10 @@ class ConfirmSpent(msgspec.Struct, gc=False):
     now_ns: int
     signalled_ns: int = 0
     seen: int = 0
+    survivors: list[Survivor] = []
 
 
-Input: TypeAlias = Placed | Expired | Accepted | Answered | EndAsked | Died | ConfirmSpent
+Input: TypeAlias = Placed | Expired | Accepted | Unsent | Answered | EndAsked | Died | ConfirmSpent
 
 # ---------------------------------------------------------------- effects
 
@@ -117,6 +127,10 @@ class Kill(msgspec.Struct, gc=False):
 
     at_ns: int
     term_ns: int = 0
+
+
+class PlaceAgain(msgspec.Struct, gc=False):
+    """Its worker is dead and never touched it: let go of that one and find another."""
 
 
 class Release(msgspec.Struct, gc=False):
@@ -133,6 +147,7 @@ class Death(msgspec.Struct):
     confirmed_ns: int | None
     seen: int
     reaped: Reaped | None = None
+    survivors: list[Survivor] = []
 
 
 class Settle(msgspec.Struct):
@@ -149,11 +164,12 @@ class Settle(msgspec.Struct):
     detail: str = ""
 
 
-Effect: TypeAlias = Dispatch | Kill | Release | Settle
+Effect: TypeAlias = Dispatch | Kill | PlaceAgain | Release | Settle
 Effects: TypeAlias = tuple[Effect, ...]
 
 _STAY: Effects = ()
 _DISPATCH: Effects = (Dispatch(),)
+_AGAIN: Effects = (PlaceAgain(),)
 _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
     "ok": (Status.OK, None, Delivery.SUCCEEDED),
     "no_result": (Status.NO_RESULT, None, Delivery.SUCCEEDED),
@@ -176,6 +192,8 @@ class CallMachine:
         "_asked",
         "_due_ns",
         "_late",
+        "_placed_again",
+        "_unsent",
         "accepts",
         "deadline_ns",
         "started_ns",
@@ -192,7 +210,7 @@ class CallMachine:
         self._accepted = False
         self._asked: EndAsked | None = None
         self._due_ns = deadline_ns
-        self._late = False
+        self._late = self._placed_again = self._unsent = False
 
     def on(self, given: Input) -> Effects:
         """Take one input; the effects are to be carried out in order."""
@@ -229,7 +247,7 @@ class CallMachine:
         self.state = State.SETTLED
         ended = given.ended
         status, reason, delivery = _BY_ANSWER[ended.how]
-        if given.out_of_memory:
+        if given.out_of_memory and ended.signal == "SIGKILL":
             status, reason, delivery = Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN
         elif ended.how == "exit" and ended.code == 0:
             status, delivery = Status.OK, Delivery.SUCCEEDED
@@ -252,12 +270,24 @@ class CallMachine:
         self._due_ns = min(given.now_ns + grace_ns, self.deadline_ns)
         return (Kill(self._due_ns, given.now_ns if grace_ns else 0),)
 
+    def _unsend(self, given: Unsent) -> Effects:
+        self.state, self._accepted, self._unsent = State.SENT, False, True
+        return (Kill(given.now_ns),)
+
+    def _die_unheard(self, given: Died) -> Effects:
+        by_itself = self._unsent or not (given.signalled_ns or given.out_of_memory)
+        if not by_itself or self._placed_again or given.now_ns >= self.deadline_ns:
+            return self._die(given)
+        self.state, self.started_ns = State.WAITING, None
+        self._placed_again, self._unsent = True, False
+        return _AGAIN
+
     def _die(self, given: Died) -> Effects:
         death = Death(self._due_ns, given.signalled_ns, given.now_ns, given.seen, given.reaped)
         return self._settle_dead(death, given.now_ns, given.out_of_memory)
 
     def _give_up(self, given: ConfirmSpent) -> Effects:
-        death = Death(self._due_ns, given.signalled_ns, None, given.seen)
+        death = Death(self._due_ns, given.signalled_ns, None, given.seen, survivors=given.survivors)
         return self._settle_dead(death, given.now_ns, out_of_memory=False)
 
     def _settle_dead(self, death: Death, now_ns: int, out_of_memory: bool) -> Effects:
@@ -272,6 +302,8 @@ class CallMachine:
             return self._asked.status, self._asked.reason
         if out_of_memory and not death.signalled_ns:
             return Status.KILLED, Reason.MEMORY_LIMIT
+        if self._unsent and death.confirmed_ns is not None and death.confirmed_ns < self.deadline_ns:
+            return Status.CRASHED, Reason.WORKER_LOST
         if death.signalled_ns or self.state is State.DYING or death.confirmed_ns is None:
             return Status.KILLED, Reason.TIME_BUDGET
         return Status.CRASHED, Reason.WORKER_LOST
@@ -285,6 +317,7 @@ _TABLE: dict[tuple[State, type], Callable[[CallMachine, Any], Effects]] = {
     (State.WAITING, Placed): _M._dispatch,
     (State.WAITING, Expired): _M._expire,
     (State.WAITING, Accepted): _M._stay,
+    (State.WAITING, Unsent): _M._stay,
     (State.WAITING, Answered): _M._stay,
     (State.WAITING, EndAsked): _M._withdraw,
     (State.WAITING, Died): _M._stay,
@@ -292,13 +325,15 @@ _TABLE: dict[tuple[State, type], Callable[[CallMachine, Any], Effects]] = {
     (State.SENT, Placed): _M._stay,
     (State.SENT, Expired): _M._stay,
     (State.SENT, Accepted): _M._accept,
+    (State.SENT, Unsent): _M._unsend,
     (State.SENT, Answered): _M._answer,
     (State.SENT, EndAsked): _M._end,
-    (State.SENT, Died): _M._die,
+    (State.SENT, Died): _M._die_unheard,
     (State.SENT, ConfirmSpent): _M._give_up,
     (State.RUNNING, Placed): _M._stay,
     (State.RUNNING, Expired): _M._stay,
     (State.RUNNING, Accepted): _M._stay,
+    (State.RUNNING, Unsent): _M._unsend,
     (State.RUNNING, Answered): _M._answer,
     (State.RUNNING, EndAsked): _M._end,
     (State.RUNNING, Died): _M._die,
@@ -306,9 +341,13 @@ _TABLE: dict[tuple[State, type], Callable[[CallMachine, Any], Effects]] = {
     (State.DYING, Placed): _M._stay,
     (State.DYING, Expired): _M._stay,
     (State.DYING, Accepted): _M._accept,
+    (State.DYING, Unsent): _M._stay,
     (State.DYING, Answered): _M._answer_late,
     (State.DYING, EndAsked): _M._stay,
     (State.DYING, Died): _M._die,
     (State.DYING, ConfirmSpent): _M._give_up,
-    **{(State.SETTLED, kind): _M._stay for kind in (Placed, Expired, Accepted, Answered, EndAsked, Died, ConfirmSpent)},
+    **{
+        (State.SETTLED, kind): _M._stay
+        for kind in (Placed, Expired, Accepted, Unsent, Answered, EndAsked, Died, ConfirmSpent)
+    },
 }

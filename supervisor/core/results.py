@@ -24,6 +24,7 @@ from protocol._outcomes import (
 )
 from protocol._quantities import say_duration
 from protocol._worker_messages import Ended
+from supervisor.core.advice import next_action
 from supervisor.core.call import Death, Settle
 
 _RETRYABLE = {Reason.OVERLOADED, Reason.POOL_UNHEALTHY, Reason.SPAWN_FAILED, Reason.STORE_UNAVAILABLE}
@@ -38,6 +39,10 @@ _REFUSED_CLASS = {
 _GOOD = frozenset((Status.OK, Status.NO_RESULT))
 NO_OUTPUT = OutputInfo()
 """Shared by every result without output; a result with some gets an object of its own."""
+_REMOTE = (
+    "what the call had asked others to do (a server, a container engine, a database, another host) did not end with it"
+    " and may go on"
+)
 _COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
 
 
@@ -56,6 +61,14 @@ class Facts(msgspec.Struct):
     key: str
     run: str | None = None
     read_only: bool = False
+    remote: bool | None = None
+    """Whether the tool has work done elsewhere; None: it does not say."""
+    after_kill: bool = False
+    printed_bytes: int = 0
+    silent_ms: int | None = None
+    """Between the last sign of life (output, progress) and the deadline, where one was seen."""
+    only_call: bool = False
+    """Whether its worker had served nobody before it."""
 
 
 def result_of(facts: Facts, settle: Settle) -> CallResult:
@@ -78,12 +91,15 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
     if settle.status not in _GOOD:
         result.error = _error(facts, settle)
         result.retryable = _retryable(facts, settle)
+        result.next_action = next_action(facts, settle)
     if ended is not None:
         _add_answer(result, ended, facts.mechanism)
     if death is not None:
         _add_death(result, death, facts.mechanism)
     if result.left_processes or result.left_threads or settle.late_result:
         _add_notices(result, settle)
+    if settle.delivery is Delivery.UNKNOWN and _reaches_elsewhere(facts):
+        result.notices.append(Notice("remote_work_possible", "warn", _REMOTE))
     result.summary = _summary(result)
     return result
 
@@ -121,6 +137,7 @@ def _add_death(result: CallResult, death: Death, mechanism: list[str]) -> None:
             round(max(0, death.signalled_ns - death.due_ns) / NS_PER_MS, 3),
             None if death.confirmed_ns is None else round(max(0, death.confirmed_ns - death.due_ns) / NS_PER_MS, 3),
             death.confirmed_ns is not None,
+            death.survivors,
         )
         result.exit = Exit(None, "SIGKILL")
     if death.reaped is not None:
@@ -141,15 +158,27 @@ def signal_name(number: int | None) -> str | None:
 
 def _add_notices(result: CallResult, settle: Settle) -> None:
     if result.left_processes:
-        count = result.left_processes
-        text = f"{count} process{'es' if count > 1 else ''} still ran when the call had ended and were killed"
+        what = _count(result.left_processes, "process", "processes", ("was", "were"))
+        text = f"{what[0]} still ran when the call had ended and {what[1]} killed"
         result.notices.append(Notice("left_processes", "info", text))
     if result.left_threads:
-        result.notices.append(
-            Notice("left_threads", "info", f"{result.left_threads} threads were left; worker replaced")
-        )
+        what = _count(result.left_threads, "thread", "threads", ("was", "were"))
+        text = f"{what[0]} {what[1]} left; the worker was replaced"
+        result.notices.append(Notice("left_threads", "info", text))
     if settle.late_result:
         result.notices.append(Notice("late_result", "info", "an answer came after the end was decided; it was dropped"))
+
+
+def _count(number: int, one: str, many: str, verbs: tuple[str, str]) -> tuple[str, str]:
+    """``("1 process", "was")``, ``("2 processes", "were")``."""
+    return (f"{number} {one}", verbs[0]) if number == 1 else (f"{number} {many}", verbs[1])
+
+
+def _reaches_elsewhere(facts: Facts) -> bool:
+    """Whether something that no kill reaches may go on (decision 0015)."""
+    if facts.after_kill:
+        return False
+    return not facts.read_only if facts.remote is None else facts.remote
 
 
 def _retryable(facts: Facts, settle: Settle) -> bool:

@@ -140,7 +140,8 @@ def test_the_result_on_the_wire_has_the_published_fields() -> None:
     )
     assert set(told["timing"]) == {"queued_ms", "started_ms", "duration_ms", "deadline_ms", "overrun_ms"}
     assert set(told["output"]) == {"bytes", "truncated", "view", "path", "streams", "sha256", "invalid_utf8"}
-    assert set(told["kill"]) == {"mechanism", "killed", "signalled_after_ms", "confirmed_after_ms", "confirmed"}
+    times = {"signalled_after_ms", "confirmed_after_ms"}
+    assert set(told["kill"]) == {"mechanism", "killed", "confirmed", "survivors"} | times
     assert set(told["isolation"]) == {"wanted", "achieved", "missing"}
     assert set(told["usage"]) == {"cpu_ms", "max_rss_bytes"}
     assert set(told["exit"]) == {"code", "signal"}

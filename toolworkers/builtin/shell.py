@@ -6,7 +6,7 @@ from toolworkers._plans import CommandPlan
 from toolworkers._tools import command
 
 
-@command(approval="never", home="user")
+@command(approval="never", home="user", failure_is_feedback=True)
 def shell(
     argv: list[str], cwd: str | None = None, stdin: str | None = None, env: dict[str, str] | None = None
 ) -> CommandPlan:

@@ -21,8 +21,9 @@ def submit(
     beside: bool = False,
     resource: str | None = None,
     deadline_ns: int = FAR,
+    alone: str | None = None,
 ) -> Effects:
-    return machine.submitted(call, lane or call, beside, resource, "bare", deadline_ns)
+    return machine.submitted(call, lane or call, beside, resource, "bare", deadline_ns, alone)
 
 
 def granted(effects: Effects) -> list[str]:
@@ -88,6 +89,22 @@ def test_a_resource_has_one_holder_in_the_whole_daemon() -> None:
     assert granted(submit(machine, "d", "run", beside=True)) == ["d"], "waits for no resource, so it passes"
     assert granted(machine.finished("a")) == ["b"]
     assert granted(machine.finished("b")) == ["c"]
+
+
+def test_a_tool_that_runs_alone_runs_one_call_at_a_time_whatever_their_resources_and_lanes() -> None:
+    machine = Admission()
+    assert granted(submit(machine, "a", beside=True, resource="db", alone="t")) == ["a"]
+    assert submit(machine, "b", beside=True, resource="port", alone="t") == ()
+    assert submit(machine, "c", beside=True, resource="port") == ()  # b has the port, and waits for the tool
+    assert granted(submit(machine, "d", beside=True)) == ["d"]
+    assert granted(machine.finished("a")) == ["b"]
+    assert granted(machine.finished("b")) == ["c"]
+
+
+def test_a_tool_that_runs_alone_and_a_resource_of_the_same_name_do_not_wait_for_each_other() -> None:
+    machine = Admission()
+    assert granted(submit(machine, "a", resource="t")) == ["a"]
+    assert granted(submit(machine, "b", alone="t")) == ["b"]
 
 
 def test_a_resource_goes_to_the_call_submitted_first_even_when_its_lane_opens_last() -> None:
@@ -185,7 +202,7 @@ def test_submitting_and_cancelling_for_ever_grows_nothing() -> None:
         submit(machine, f"c{number}", "run", resource="db", deadline_ns=FAR + number)
         machine.cancelled(f"c{number}")
     assert len(machine._deadlines._heap) < 200
-    lock = machine._resources["db"]
+    lock = machine._resources[0, "db"]
     assert lock.waiting is not None
     assert len(lock.waiting._heap) < 200
     assert list(machine._lanes) == ["holder"]
@@ -203,7 +220,9 @@ class Plain:
     beside: bool
     resource: str | None
     deadline_ns: int
+    alone: str | None = None
     entered: bool = False
+    has_resource: bool = False
     holds: bool = False
     running: bool = False
 
@@ -225,7 +244,8 @@ class PlainModel:
         for call in self.calls:
             call.entered = call.entered or self._may_enter(call)
         for call in self.calls:
-            call.holds = call.holds or (call.entered and self._may_hold(call))
+            call.has_resource = call.has_resource or (call.entered and self._may_hold(call))
+            call.holds = call.holds or (call.has_resource and self._may_be_alone(call))
         started = {call.call for call in [c for c in self.waiting() if c.holds][: self.capacity - len(self.running())]}
         for call in self.calls:
             call.running = call.running or call.call in started
@@ -240,7 +260,11 @@ class PlainModel:
         return not inside or (call.beside and all(other.beside for other in inside))
 
     def _may_hold(self, call: Plain) -> bool:
-        return call.resource is None or not any(other.holds and other.resource == call.resource for other in self.calls)
+        held = [other.resource for other in self.calls if other.has_resource]
+        return call.resource is None or call.resource not in held
+
+    def _may_be_alone(self, call: Plain) -> bool:
+        return call.alone is None or call.alone not in [other.alone for other in self.calls if other.holds]
 
 
 class AgainstThePlainModel(RuleBasedStateMachine):
@@ -260,12 +284,13 @@ class AgainstThePlainModel(RuleBasedStateMachine):
         beside=st.booleans(),
         resource=st.sampled_from([None, None, "db", "port"]),
         patience=st.integers(1, 40),
+        alone=st.sampled_from([None, None, "tool"]),
     )
-    def submit(self, lane: str, beside: bool, resource: str | None, patience: int) -> str:
+    def submit(self, lane: str, beside: bool, resource: str | None, patience: int, alone: str | None) -> str:
         self.submissions += 1
         name = f"c{self.submissions}"
-        call = Plain(name, lane or name, beside, resource, self.now_ns + patience)
-        effects = self.machine.submitted(name, call.lane, beside, resource, "bare", call.deadline_ns)
+        call = Plain(name, lane or name, beside, resource, self.now_ns + patience, alone)
+        effects = self.machine.submitted(name, call.lane, beside, resource, "bare", call.deadline_ns, alone)
         full = len(self.model.waiting()) >= self.model.queue
         self.model.calls.append(call)
         started = self.model.settle()
@@ -335,6 +360,7 @@ class AgainstThePlainModel(RuleBasedStateMachine):
             beside = [other for other in running if other is not call and other.lane == call.lane]
             assert call.beside or not beside, "a serial call is alone in its lane"
             assert call.resource is None or sum(other.resource == call.resource for other in running) == 1
+            assert call.alone is None or sum(other.alone == call.alone for other in running) == 1
 
     @invariant()
     def the_timer_is_the_earliest_deadline_of_the_waiting(self) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Delivery, Reason, Status
+from protocol._outcomes import Survivor
 from protocol._worker_messages import Ended, Reaped
 from supervisor.core import call as machine
 from supervisor.core.call import CallMachine, State
@@ -77,10 +78,42 @@ def test_the_deadline_outranks_memory_once_the_killer_has_struck():
     assert outcome(running().on(machine.Died(50, signalled_ns=49, out_of_memory=True)))[1] is Reason.TIME_BUDGET
 
 
-def test_a_tool_that_was_never_accepted_was_not_delivered():
+def test_a_call_whose_worker_was_dead_when_it_came_goes_to_another_one_once():
     call = CallMachine(DEADLINE)
     call.on(machine.Placed(1))
-    assert outcome(call.on(machine.Died(50)))[2] is Delivery.NOT_DELIVERED
+    assert call.on(machine.Died(50)) == (machine.PlaceAgain(),)
+    assert (call.state, call.started_ns) == (State.WAITING, None)
+    assert call.on(machine.Placed(60)) == (machine.Dispatch(),)
+    assert outcome(call.on(machine.Died(70))) == (Status.CRASHED, Reason.WORKER_LOST, Delivery.NOT_DELIVERED)
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_frame_that_no_socket_took_is_no_delivery_and_goes_to_another_worker_once(accepts):
+    call = CallMachine(DEADLINE, accepts=accepts)
+    for _ in range(2):
+        call.on(machine.Placed(1))
+        assert call.on(machine.Unsent(2)) == (machine.Kill(2),)
+        effects = call.on(machine.Died(50, signalled_ns=3))
+        if call.state is State.WAITING:
+            assert effects == (machine.PlaceAgain(),)
+    assert outcome(effects) == (Status.CRASHED, Reason.WORKER_LOST, Delivery.NOT_DELIVERED)
+
+
+@pytest.mark.parametrize(
+    "death", [machine.Died(LATE), machine.Died(50, signalled_ns=49), machine.Died(50, out_of_memory=True)]
+)
+def test_a_call_is_not_placed_again_when_its_time_is_up_or_its_worker_was_killed(death):
+    call = CallMachine(DEADLINE)
+    call.on(machine.Placed(1))
+    assert outcome(call.on(death))[2] is Delivery.NOT_DELIVERED
+
+
+def test_a_call_that_is_cancelled_while_its_broken_worker_dies_is_not_placed_again():
+    call = CallMachine(DEADLINE)
+    call.on(machine.Placed(1))
+    call.on(machine.Unsent(2))
+    call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 3))
+    assert outcome(call.on(machine.Died(4))) == (Status.CANCELLED, Reason.CLIENT, Delivery.NOT_DELIVERED)
 
 
 def test_a_read_only_call_counts_as_accepted_once_it_is_placed():
@@ -138,6 +171,13 @@ def test_a_spent_confirm_budget_settles_unconfirmed_and_a_later_death_changes_no
     assert call.on(machine.Died(LATE + 99)) == ()
 
 
+def test_who_did_not_die_is_named():
+    left = [Survivor(7, 0, "sleep 9", "D", "nfs_wait")]
+    settle = settlement(running().on(machine.ConfirmSpent(LATE + 10, LATE + 1, 2, left)))
+    assert settle.death is not None
+    assert settle.death.survivors == left
+
+
 def test_a_call_whose_deadline_passed_in_the_queue_did_not_run():
     for given_input in (machine.Expired(LATE), machine.Placed(LATE)):
         settle = settlement(CallMachine(DEADLINE).on(given_input))
@@ -174,6 +214,7 @@ INPUTS = [
     machine.Placed(LATE),
     machine.Expired(LATE),
     machine.Accepted(5),
+    machine.Unsent(5),
     machine.Answered(OK, EARLY),
     machine.Answered(OK, LATE),
     machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 5),
@@ -205,9 +246,3 @@ def test_a_command_that_the_kernel_killed_for_memory_says_so_and_its_worker_is_n
     assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
     assert effects[1] == machine.Release(False)
     assert outcome(running().on(machine.Answered(ended, EARLY)))[0] is Status.ERROR
-
-
-@pytest.mark.parametrize("ended", [Ended(1, "exit", code=0), Ended(1, "exit", code=137), OK])
-def test_an_answer_of_a_call_that_lost_a_process_for_memory_is_the_memory_limit(ended):
-    effects = running().on(machine.Answered(ended, EARLY, out_of_memory=True))
-    assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from protocol import Delivery, ErrorClass, Isolation, Reason, Status
+from protocol._outcomes import Survivor
 from protocol._worker_messages import Ended, Reaped
 from supervisor.core.call import Death, Settle
 from supervisor.core.results import Facts, result_of, signal_name
@@ -122,5 +124,42 @@ def test_a_signal_without_a_name_is_still_told():
 def test_what_the_output_cap_killed_is_no_leftover_and_has_a_receipt():
     ended = Ended(1, "output_limit", left_processes=3, swept_us=1_500)
     result = result_of(facts(), Settle(Status.KILLED, Reason.OUTPUT_LIMIT, Delivery.UNKNOWN, 40 * MS, "tool", ended))
-    assert (result.left_processes, result.notices, result.error.code) == (0, [], "output_limit")
+    assert (result.left_processes, result.error.code) == (0, "output_limit")
+    assert "left_processes" not in [notice.detector for notice in result.notices]
     assert (result.kill.killed, result.kill.confirmed_after_ms, result.kill.confirmed) == (3, 1.5, True)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "1 process still ran when the call had ended and was killed"), (2, "2 processes still ran")]
+)
+def test_leftovers_are_counted_in_words(count, said):
+    result = result_of(facts(), answered(Ended(1, "exit", code=0, left_processes=count), Status.OK))
+    assert said in result.notices[0].text
+
+
+def test_who_did_not_die_is_in_the_receipt():
+    left = [Survivor(7, 0, "sleep 9", "D", "nfs_wait")]
+    result = result_of(facts(), killed(Death(100 * MS, 101 * MS, None, 2, survivors=left)))
+    assert result.kill is not None
+    assert result.kill.survivors == left
+    assert "not dead yet" in (result.next_action or "")
+
+
+def elsewhere(**fields: object) -> bool:
+    told = msgspec.structs.replace(facts(), **fields)
+    result = result_of(told, killed(Death(100 * MS, 101 * MS, 103 * MS, 3)))
+    return "remote_work_possible" in [notice.detector for notice in result.notices]
+
+
+def test_work_elsewhere_is_possible_after_a_kill_unless_the_tool_says_otherwise():
+    assert elsewhere()
+    assert not elsewhere(read_only=True)
+    assert elsewhere(read_only=True, remote=True)
+    assert not elsewhere(remote=False)
+    assert not elsewhere(remote=True, after_kill=True)
+
+
+def test_work_elsewhere_is_not_mentioned_of_a_call_that_ended_by_itself_or_did_not_run():
+    good = result_of(facts(), answered(Ended(1, "exit", code=0), Status.OK))
+    queued = result_of(facts(), Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, 101 * MS))
+    assert (good.notices, queued.notices) == ([], [])

@@ -1,0 +1,64 @@
+"""What a model may do next about a call that did not end by itself, in a sentence or two. Pure.
+
+A model that reads "killed at its deadline" runs the same command again. What it lacks is what the call looked like when
+it was ended: alive and printing (a server, or a long job), computing, or waiting in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol._deadlines import NS_PER_MS
+from protocol._outcomes import Delivery, Reason, Status
+from protocol._quantities import say_duration, say_size
+
+if TYPE_CHECKING:
+    from supervisor.core.call import Settle
+    from supervisor.core.results import Facts
+
+_COMPUTING = 0.5
+"""From this share of its time on the processor a call was computing."""
+_HEALTHY = "It was healthy and still running when its deadline came"
+_DETACH = (
+    "Do not repeat it as it is: what goes on for long, or never ends by itself (a server, a watcher), is submitted with"
+    " detach and a deadline that is long enough, and its output can be read while it runs"
+)
+_HALF_DONE = "It was ended in the middle: files may be half written, locks left behind. Look before you repeat it"
+_NOT_DEAD = "Its processes are killed and not dead yet (kill.survivors): what they hold is not free"
+
+
+def next_action(facts: Facts, settle: Settle) -> str | None:
+    """Advice on a call that was killed, or lost; None where the status says it all."""
+    if settle.delivery is not Delivery.UNKNOWN or settle.status not in (Status.KILLED, Status.CRASHED):
+        return None
+    said = []
+    if settle.death is not None and settle.death.confirmed_ns is None:
+        said.append(_NOT_DEAD)
+    if settle.reason is Reason.TIME_BUDGET:
+        said += [how_it_was(facts, settle), _DETACH]
+    if not facts.read_only:
+        said.append(_HALF_DONE)
+    return ". ".join(said) + "." if said else None
+
+
+def how_it_was(facts: Facts, settle: Settle) -> str:
+    """What was seen of a call when its deadline came."""
+    if facts.printed_bytes:
+        when = f", the last of it {say_duration(facts.silent_ms)} before" if facts.silent_ms is not None else ""
+        said = f"{_HEALTHY}: it had printed {say_size(facts.printed_bytes)}{when}"
+        return said + (" and was computing" if _was_computing(facts, settle) else "")
+    if _was_computing(facts, settle):
+        return "It was healthy and computing when its deadline came, and had printed nothing"
+    return (
+        "It was still running when its deadline came, and had printed nothing:"
+        " it waited for something (input, a lock, the network), or sleeps"
+    )
+
+
+def _was_computing(facts: Facts, settle: Settle) -> bool:
+    """Whether its worker, which served no other call, spent half of the time on the processor or more."""
+    reaped = settle.death.reaped if settle.death else None
+    if reaped is None or facts.started_ns is None or not facts.only_call:
+        return False
+    ran_ms = (facts.deadline_ns - facts.started_ns) / NS_PER_MS
+    return ran_ms > 0 and reaped.cpu_ms >= _COMPUTING * ran_ms
