@@ -6,7 +6,8 @@ from protocol._client_messages import Events, OutputChunk, ReadEvents, ReadOutpu
 from protocol._events import Event
 
 POLL_S = 0.1
-"""How long to rest when a running call has nothing new."""
+"""How long to rest once all that a running call has written was read: at most ten looks a second."""
+_AT_ONCE = 256 << 10
 _EVENT_WAIT_MS = 10_000
 """How long the daemon may let a question for new events wait: less than a client waits for an answer."""
 
@@ -32,20 +33,25 @@ class EventCursor:
 
 
 class OutputCursor:
-    """A place in one stream of one call's raw output."""
+    """A place in one stream of one call's raw output.
 
-    __slots__ = ("_call", "_stream", "ended", "offset")
+    ``caught_up``: what was there has been read; rest for POLL_S before the next question. ``ended``: so has all there
+    will ever be.
+    """
+
+    __slots__ = ("_call", "_stream", "caught_up", "ended", "offset")
 
     def __init__(self, call: str, stream: str = "both", offset: int = 0) -> None:
         self._call, self._stream, self.offset = call, stream, offset
-        self.ended = False
+        self.caught_up = self.ended = False
 
     def next_request(self) -> ReadOutput:
         """Ask for what follows the place reached."""
-        return ReadOutput(id=0, call=self._call, offset=self.offset, stream=self._stream)
+        return ReadOutput(id=0, call=self._call, offset=self.offset, limit=_AT_ONCE, stream=self._stream)
 
     def take(self, chunk: OutputChunk) -> bytes:
-        """The new bytes; none and not ``ended``: the call runs and is silent, ask again after POLL_S."""
+        """The new bytes, if there are any."""
         self.offset = chunk.offset + len(chunk.data)
         self.ended = chunk.settled and not chunk.data
+        self.caught_up = not chunk.settled and len(chunk.data) < _AT_ONCE
         return chunk.data

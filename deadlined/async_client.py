@@ -83,14 +83,15 @@ class _AsyncOutput:
         return self
 
     async def __anext__(self) -> bytes:
-        while True:
+        while not self._cursor.ended:
+            if self._cursor.caught_up:
+                if not self._follow:
+                    break
+                await anyio.sleep(POLL_S)
             asked = await self._client._line.answered(self._cursor.next_request())
-            data = self._cursor.take(asked.outcome(cm.OutputChunk))
-            if data:
+            if data := self._cursor.take(asked.outcome(cm.OutputChunk)):
                 return data
-            if self._cursor.ended or not self._follow:
-                raise StopAsyncIteration
-            await anyio.sleep(POLL_S)
+        raise StopAsyncIteration
 
 
 class AsyncClient:

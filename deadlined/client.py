@@ -75,9 +75,9 @@ class CallHandle:
             data = cursor.take(self._client._ask(cursor.next_request(), cm.OutputChunk))
             if data:
                 yield data
-            elif cursor.ended or not follow:
+            if cursor.ended or (cursor.caught_up and not follow):
                 return
-            else:
+            if cursor.caught_up:
                 time.sleep(POLL_S)
 
 

@@ -11,7 +11,7 @@ import click
 
 from deadlined.cli._options import client_options
 from deadlined.cli._report import print_json
-from deadlined.cli._screen import printable
+from deadlined.cli._screen import ScreenText
 from deadlined.cli._session import complete_calls, open_client
 from protocol._client_messages import Pending
 from protocol._outcomes import CallResult
@@ -28,6 +28,7 @@ def output_command(
 ) -> None:
     """Print what CALL has written. A terminal gets it without control characters unless ``--raw``.
 
+    With ``--follow`` it looks ten times a second; Ctrl-C ends the looking, not the call.
     With ``--json``, one object a line: {"call", "offset", "data" in base64}.
 
     \b
@@ -70,11 +71,11 @@ def _raw_writer() -> Callable[[bytes], None]:
 
 
 def _text_writer() -> Callable[[bytes], None]:
-    """A character may be cut in two by the end of a chunk; an empty chunk ends the text."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    """A character, or an escape sequence, may be cut in two by the end of a chunk; an empty chunk ends the text."""
+    decoder, shown = codecs.getincrementaldecoder("utf-8")("replace"), ScreenText()
 
     def put(data: bytes) -> None:
-        sys.stdout.write(printable(decoder.decode(data, final=not data)))
+        sys.stdout.write(shown(decoder.decode(data, final=not data), last=not data))
         sys.stdout.flush()
 
     return put

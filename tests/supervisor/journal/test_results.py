@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol import CallResult, OutputInfo, Status
+from protocol import CallResult, Status
 from supervisor.journal.results import KeptCall, ResultStore, pack
 
 
@@ -42,14 +42,3 @@ def test_the_oldest_go_when_memory_is_short():
     assert store.get("c_0") is None
     assert store.get("c_99") is not None
     assert 0 < len(store) < 10
-
-
-def test_the_oldest_outputs_go_when_the_disk_is_short():
-    gone: list[KeptCall] = []
-    store = ResultStore(gone.append, most_output=100)
-    for number in range(3):
-        told = result(f"c_{number}")
-        told.output = OutputInfo(bytes=60)
-        store.keep(pack(0, told, (f"/{number}",), 10))
-    assert [kept.files for kept in gone] == [("/0",), ("/1",)]
-    assert store.get("c_2") is not None
