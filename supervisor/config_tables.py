@@ -56,7 +56,7 @@ def _read(value: object, kind: Any, name: str, place: str) -> Any:
 
 def _quantity(text: str, kind: Any, name: str, place: str) -> object:
     """What a text stands for in a field that is a number."""
-    if text == NO_LIMIT and type(None) in typing.get_args(kind):
+    if text == NO_LIMIT and type(None) in typing.get_args(kind) and text not in _words(kind):
         return None
     try:
         if name.endswith("_ms"):
@@ -67,10 +67,15 @@ def _quantity(text: str, kind: Any, name: str, place: str) -> object:
 
 
 def _choices(kind: Any) -> str:
-    words = [
+    words = _words(kind)
+    return f"; allowed: {', '.join(words)}" if words else ""
+
+
+def _words(kind: Any) -> list[str]:
+    """Those that a field may be, where it may be some only."""
+    return [
         word
         for part in (kind, *typing.get_args(kind))
         if typing.get_origin(part) is typing.Literal
         for word in typing.get_args(part)
     ]
-    return f"; allowed: {', '.join(words)}" if words else ""

@@ -77,5 +77,5 @@ def _check_demands(parts: Parts, settings: DaemonSettings) -> None:
     level, isolation = settings.min_containment, settings.min_isolation
     if level and CONTAINMENT_ORDER.index(level) > CONTAINMENT_ORDER.index(host.containment):
         raise SpawnError("containment", f"{level} is demanded, {host.containment} is reached ({why})")
-    if isolation and ISOLATION_ORDER.index(isolation) > ISOLATION_ORDER.index(host.isolation):
+    if ISOLATION_ORDER.index(isolation) > ISOLATION_ORDER.index(host.isolation):
         raise SpawnError("containment", f"isolation {isolation} is demanded, {host.isolation} is reached ({why})")

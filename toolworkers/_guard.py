@@ -28,23 +28,21 @@ import select
 import signal
 import socket
 import struct
-import time
 from typing import NoReturn
 
 from protocol._codecs import zygote_to_daemon
 from protocol._worker_messages import Reaped
 from toolworkers import _birth
 from toolworkers import _syscalls as sys_
+from toolworkers import _world as world
 from toolworkers._children import direct_children
 from toolworkers._datagrams import receive_datagram
-from toolworkers._kindred import kindred, open_same
 from toolworkers._worker import Settings
 
 ARMING = struct.Struct("<Q")
 """What the zygote says when the worker gets its request: its number, with two descriptors, receipt and bell."""
 _HEARD = (signal.SIGCHLD, signal.SIGTERM)
 _codec = zygote_to_daemon()
-_KINDRED_BUDGET_S, _KINDRED_PAUSE_S = 0.5, 0.002
 
 
 def stand(link: socket.socket, worker_link: socket.socket, settings: Settings) -> NoReturn:
@@ -91,20 +89,6 @@ def signal_children(spared: frozenset[int] = frozenset()) -> list[int]:
         with contextlib.suppress(PermissionError):
             os.kill(pid, signal.SIGKILL)
     return others
-
-
-def end_kindred(roots: set[int], sessions: set[int]) -> int:
-    """SIGKILL to all that is found, until nobody is or the budget is spent; how many were killed. Level ``group``."""
-    killed, until = 0, time.monotonic() + _KINDRED_BUDGET_S
-    while (found := kindred(roots, sessions)) and time.monotonic() < until:
-        for process in found:
-            if (pidfd := open_same(process)) is not None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    killed += 1
-                os.close(pidfd)
-        time.sleep(_KINDRED_PAUSE_S)  # the dying need the processor
-    return killed
 
 
 class Guard:
@@ -170,7 +154,7 @@ class Guard:
     def _end(self) -> NoReturn:
         """Rule 1, then rule 3."""
         if not sys_.is_subreaper():
-            end_kindred({self._worker}, set())
+            world.end_kindred({self._worker}, set())
         signal_children()
         while self._reap(0):
             signal_children()

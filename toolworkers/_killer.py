@@ -10,8 +10,8 @@ Rules
 3. One worker is killed once; ``term_ns`` of one value brings one SIGTERM.
 4. When the control socket ends, the daemon is gone: everything registered is killed and the killer ends.
 5. A worker that a guard holds (no namespace) is killed by its guard: the guard is woken, should somebody have stopped
-   it, and its bell is rung. One that is still there `GUARD_NS` later is killed itself, and the zygote ends what it
-   leaves. It is a kill of rule 3 all the same, at the instant the bell was rung.
+   it, and its bell is rung. One that is still there `_slots.GUARD_NS` later is killed itself, and the zygote ends
+   what it leaves. It is a kill of rule 3 all the same, at the instant the bell was rung.
 
 Why no wake is lost. The daemon stores a deadline and then loads NEXT_WAKE; the killer stores NEXT_WAKE and then loads
 the deadlines. On both sides a full barrier stands between the store and the load (here the lock inside
@@ -45,8 +45,6 @@ from toolworkers._datagrams import receive_datagram
 REGISTRATION = struct.Struct("<IQ")
 """(slot, generation) of a register, an unregister (generation 0), and of each ack. With a register come the worker's
 pidfd (of a guarded one: the guard's, and its bell), and the write end of its cgroup.kill where it has one."""
-GUARD_NS = 40_000_000
-"""How long a guard may take: it needs 3 ms for an ordinary tree, and what it leaves costs the zygote no more."""
 COUNT_LIMIT = 64
 COUNT_BUDGET_NS = 150_000
 """How many processes are counted for a receipt, and how long a kill that nobody saw coming may wait for that."""
@@ -62,15 +60,35 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 class Watched:
     """One registered worker. ``group``: the write end of its cgroup.kill, where it has one. ``bell``: its guard's; then
-    ``pidfd`` is the guard's as well."""
+    ``pidfd`` is the guard's as well, who has ``patience_ns`` once it was rung."""
 
-    __slots__ = ("base", "bell", "counted_for_ns", "done", "generation", "group", "pid", "pidfd", "seen", "termed_ns")
+    __slots__ = (
+        "base",
+        "bell",
+        "counted_for_ns",
+        "done",
+        "generation",
+        "group",
+        "patience_ns",
+        "pid",
+        "pidfd",
+        "seen",
+        "termed_ns",
+    )
 
-    def __init__(self, slot: int, generation: int, pidfd: int, group: int | None, bell: int | None = None) -> None:
+    def __init__(
+        self,
+        slot: int,
+        generation: int,
+        pidfd: int,
+        group: int | None,
+        bell: int | None = None,
+        patience_ns: int = _slots.GUARD_NS,
+    ) -> None:
         self.base = _slots.slot_base(slot)
         self.generation = generation
         self.pidfd = pidfd
-        self.group, self.bell = group, bell
+        self.group, self.bell, self.patience_ns = group, bell, patience_ns
         self.pid = _pid_of(pidfd)
         self.termed_ns = 0
         self.counted_for_ns, self.seen = 0, 1
@@ -103,7 +121,7 @@ class Killer:
         for watched in self._watched.values():
             self._signal(watched)
         while self._rung:  # their guards have a little time left
-            time.sleep(GUARD_NS / 1e9)
+            time.sleep(_slots.GUARD_NS / 1e9)
             self._strike_guards(time.monotonic_ns())
 
     def _round(self) -> None:
@@ -188,7 +206,7 @@ class Killer:
         """Rule 5. Raises ProcessLookupError."""
         signal.pidfd_send_signal(watched.pidfd, signal.SIGCONT)
         os.eventfd_write(bell, 1)
-        self._rung[watched] = time.monotonic_ns() + GUARD_NS
+        self._rung[watched] = time.monotonic_ns() + watched.patience_ns
 
     def _terminate_if_due(self, watched: Watched, now: int) -> int:
         """Rule 3 for SIGTERM; when it is due, if it still has to go."""
@@ -232,7 +250,7 @@ class Killer:
     def _take(self, datagram: bytes, descriptors: list[int]) -> None:
         """Register or unregister, then acknowledge; what is neither gets no ack and costs its descriptors."""
         word, generation = REGISTRATION.unpack(datagram) if len(datagram) == REGISTRATION.size else (-1, 0)
-        slot, guarded = word & ~_slots.GUARDED, bool(word & _slots.GUARDED)
+        slot, guarded = word & ~(_slots.GUARDED | _slots.PATIENTLY), bool(word & _slots.GUARDED)
         fits = 0 <= slot < _slots.slots_in(self._table) and (
             0 < len(descriptors) - guarded < 3 if generation else not descriptors
         )
@@ -247,7 +265,8 @@ class Killer:
             previous.close()
         if generation:
             bell = descriptors.pop(1) if guarded else None
-            self._watched[slot] = Watched(slot, generation, descriptors[0], (*descriptors, None)[1], bell)
+            patience_ns = _slots.PATIENT_NS if word & _slots.PATIENTLY else _slots.GUARD_NS
+            self._watched[slot] = Watched(slot, generation, descriptors[0], (*descriptors, None)[1], bell, patience_ns)
         # Never blocks: acks wait for a stopped daemon in the socket, and deadlines do not wait for acks.
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._control.send(datagram, socket.MSG_DONTWAIT)

@@ -6,23 +6,25 @@ found. Nothing in here signals anybody.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+
+TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
 _STATE, _PARENT, _GROUP, _SESSION, _STARTED = 0, 1, 2, 3, 19
 """Fields of /proc/PID/stat behind the name (proc(5))."""
 
 
-class Process(NamedTuple):
+class Process:
     """One live process; ``started`` in ticks since the boot, which no second process of one number shares."""
 
-    pid: int
-    parent: int
-    group: int
-    session: int
-    started: int
+    __slots__ = ("group", "parent", "pid", "session", "started")
+
+    def __init__(self, pid: int, fields: list[bytes]) -> None:
+        self.pid = pid
+        self.parent, self.group, self.session = (int(fields[at]) for at in (_PARENT, _GROUP, _SESSION))
+        self.started = int(fields[_STARTED])
 
 
 def kindred(roots: Collection[int], sessions: set[int]) -> list[Process]:
@@ -31,11 +33,12 @@ def kindred(roots: Collection[int], sessions: set[int]) -> list[Process]:
     everybody = list(_everybody())
     found: dict[int, Process] = {}
     while True:
+        family = {*roots, *found}
         more = [
             one
             for one in everybody
             if one.pid not in found
-            and (one.pid in roots or one.parent in found or one.session in sessions or one.group in sessions)
+            and (one.pid in roots or one.parent in family or one.session in sessions or one.group in sessions)
         ]
         if not more:
             return list(found.values())
@@ -47,7 +50,7 @@ def open_same(process: Process) -> int | None:
     """A pidfd of it; None when it has ended, even if its number is another's by now."""
     try:
         pidfd = os.pidfd_open(process.pid)
-    except (ProcessLookupError, OSError):
+    except OSError:
         return None
     now = _look(process.pid)  # after the open: what has the same start now is what the descriptor names
     if now is not None and now.started == process.started:
@@ -63,8 +66,9 @@ def _everybody() -> Iterable[Process]:
 
 
 def _look(pid: int) -> Process | None:
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-        if fields[_STATE] not in (b"Z", b"X"):
-            return Process(pid, *(int(fields[at]) for at in (_PARENT, _GROUP, _SESSION, _STARTED)))
-    return None
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return None if fields[_STATE] in (b"Z", b"X") else Process(pid, fields)
+    except (OSError, ValueError, IndexError):
+        return None

@@ -48,6 +48,7 @@ _ENVIRONMENT_GROUPS = {
     "@proxy": "http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split(),
 }
 _SWEEP_BUDGET_S = 1.0
+_KINDRED_BUDGET_S, _KINDRED_PAUSE_S = 0.5, 0.002
 NO_NAMESPACE = -1
 """In place of the daemon's pid namespace, for a worker that has none of its own: `sweep` ends its children instead."""
 
@@ -191,6 +192,28 @@ def sweep(outer_pid_namespace: int) -> Leftovers:
     return _kill_all(time.monotonic() + _SWEEP_BUDGET_S)
 
 
+def end_session_of(pid: int, outer_pid_namespace: int) -> int:
+    """What is left of the session and process group of a command that has ended and was not reaped: nobody else can
+    have its number. Only where no orphan comes to us (level ``group``), so that `sweep` finds none; how many died."""
+    if outer_pid_namespace != NO_NAMESPACE or sys_.is_subreaper():
+        return 0
+    return end_kindred(set(), {pid})
+
+
+def end_kindred(roots: set[int], sessions: set[int]) -> int:
+    """SIGKILL to all that `kindred` finds, until nobody is or the budget is spent; how many were killed. Level
+    ``group``: a search, and no more."""
+    from toolworkers._kindred import kindred, open_same  # here, because `exec` would pay for it on every start
+
+    killed, until = 0, time.monotonic() + _KINDRED_BUDGET_S
+    while (found := kindred(roots, sessions)) and time.monotonic() < until:
+        for process in found:
+            if (pidfd := open_same(process)) is not None:
+                killed += _send_kill(pidfd)
+        time.sleep(_KINDRED_PAUSE_S)  # the dying need the processor
+    return killed
+
+
 def pid_namespace() -> int:
     """Inode of this process's pid namespace."""
     return os.stat("/proc/self/ns/pid").st_ino
@@ -258,8 +281,17 @@ def _kill_child(pid: int) -> bool:
         return False
     try:
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises where it is no child
+    except ChildProcessError:
+        os.close(pidfd)
+        return False
+    return _send_kill(pidfd)
+
+
+def _send_kill(pidfd: int) -> bool:
+    """SIGKILL through a pidfd, which is closed; False where it reached nobody."""
+    try:
         _signals.send_by_pidfd(pidfd, _signals.SIGKILL)
-    except (ChildProcessError, ProcessLookupError, PermissionError):
+    except (ProcessLookupError, PermissionError):
         return False
     finally:
         os.close(pidfd)

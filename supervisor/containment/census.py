@@ -11,9 +11,13 @@ import os
 from typing import NamedTuple
 
 from protocol._deadlines import NS_PER_MS
+from supervisor.clock import now_ns
 
 _MOST = 64
 _FRESH_NS = 250 * NS_PER_MS
+_TASKS_FRESH_NS = 1_000 * NS_PER_MS
+_NO_THREADS = 2
+"""Links of a task directory without a thread: itself, and its entry above."""
 _REMEMBERED = 1_024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_MS = 1_000 // os.sysconf("SC_CLK_TCK")
@@ -44,6 +48,25 @@ class Census:
                 self._known.clear()
             self._known[pid] = now_ns, usage
         return usage
+
+
+_tasks: dict[int, tuple[int, int]] = {}
+
+
+def tasks_of(uid: int) -> int:
+    """Processes and threads of a user on this host, as they were within the last second: a look takes 10 ms."""
+    read_ns, count = _tasks.get(uid, (0, 0))
+    if not read_ns or now_ns() - read_ns > _TASKS_FRESH_NS:
+        count = sum(_threads_of(pid, uid) for pid in os.listdir("/proc") if pid.isdigit())
+        _tasks[uid] = now_ns(), count
+    return count
+
+
+def _threads_of(pid: str, uid: int) -> int:
+    with contextlib.suppress(OSError):
+        if os.stat(f"/proc/{pid}").st_uid == uid:
+            return os.stat(f"/proc/{pid}/task").st_nlink - _NO_THREADS
+    return 0
 
 
 def _read(pid: int) -> Usage:

@@ -157,6 +157,7 @@ class ControlGroups:
     def _bound_unified(self, group: WorkerGroup, directory: str, limits: Limits) -> None:
         if "memory" in self._unified and limits.memory_bytes is not None:
             files.write(f"{directory}/memory.max", str(limits.memory_bytes))
+            files.write(f"{directory}/memory.oom.group", "1")  # the limit is the call's: it ends as one (Linux 4.19)
             group.memory = directory
         if "pids" in self._unified and limits.pids is not None:
             files.write(f"{directory}/pids.max", str(limits.pids))

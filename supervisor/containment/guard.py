@@ -12,18 +12,22 @@ import signal
 
 from protocol import _codecs as codecs
 from protocol._errors import RemoteProtocolError
+from protocol._slots import GUARD_NS, PATIENT_NS
 from protocol._worker_messages import Reaped
 
 _RECEIPT_BYTES = 4_096
 _CODEC = codecs.daemon_to_zygote()
-GUARD_NS = 40_000_000
-"""How long a guard that was rung may take, before it is killed and the zygote ends what it leaves."""
 
 
 class GuardEnds:
-    """Of one guard. Both descriptors that are passed on are the guard's; the killer gets the bell as well."""
+    """Of one guard. Both descriptors that are passed on are the guard's; the killer gets the bell as well.
 
-    def __init__(self) -> None:
+    ``orphans_come_home``: whether the zygote can end what a killed guard leaves (not at level ``group``).
+    """
+
+    def __init__(self, orphans_come_home: bool) -> None:
+        self.orphans_come_home = orphans_come_home
+        self.patience_ns = GUARD_NS if orphans_come_home else PATIENT_NS
         self._receipt, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import trio
 
-from protocol._slots import GUARDED
+from protocol._slots import GUARDED, PATIENTLY
 from supervisor.containment.descriptors import send_with
 from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
@@ -32,7 +32,11 @@ class _Registration:
     pidfd: int
     cgroup_kill: int | None
     bell: int | None
+    patiently: bool
     acknowledged: trio.Event
+
+    def flags(self) -> int:
+        return (GUARDED if self.bell is not None else 0) | (PATIENTLY if self.patiently else 0)
 
     def descriptors(self) -> tuple[int, ...]:
         return tuple(one for one in (self.pidfd, self.bell, self.cgroup_kill) if one is not None)
@@ -78,14 +82,20 @@ class KillerLink:
                 self._lost()
 
     async def register(
-        self, slot: int, generation: int, pidfd: int, cgroup_kill: int | None, bell: int | None = None
+        self,
+        slot: int,
+        generation: int,
+        pidfd: int,
+        cgroup_kill: int | None,
+        bell: int | None = None,
+        patiently: bool = False,
     ) -> None:
         """Tell the killer whom a slot stands for; returns when it has acknowledged. The descriptors stay ours.
-        ``bell``: of the guard that ``pidfd`` names, where there is one.
+        ``bell``: of the guard that ``pidfd`` names, where there is one; ``patiently``: see `_slots.PATIENTLY`.
 
         Cancelling leaves the registration in place; `unregister` takes it back.
         """
-        entry = _Registration(generation, pidfd, cgroup_kill, bell, trio.Event())
+        entry = _Registration(generation, pidfd, cgroup_kill, bell, patiently, trio.Event())
         self._registered[slot] = entry
         self._post(slot)
         with trio.move_on_after(_PATIENCE_S):
@@ -142,8 +152,8 @@ class KillerLink:
     def _send(self, link: socket.socket, slot: int) -> None:
         entry = self._registered.get(slot)
         generation = entry.generation if entry else _UNREGISTER
-        guarded = GUARDED if entry and entry.bell is not None else 0
-        send_with(link, _MESSAGE.pack(slot | guarded, generation), entry.descriptors() if entry else ())
+        word = slot | (entry.flags() if entry else 0)
+        send_with(link, _MESSAGE.pack(word, generation), entry.descriptors() if entry else ())
 
     async def _listen(self) -> None:
         assert self._socket is not None
@@ -158,7 +168,7 @@ class KillerLink:
             if not message:
                 return
             word, generation = _MESSAGE.unpack(message)
-            self._acknowledge(word & ~GUARDED, generation)
+            self._acknowledge(word & ~(GUARDED | PATIENTLY), generation)
 
     def _acknowledge(self, slot: int, generation: int) -> None:
         entry = self._registered.get(slot)

@@ -18,10 +18,9 @@ import msgspec
 import trio
 
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
-from protocol._deadlines import NS_PER_MS, remaining_ms
+from protocol._deadlines import NS_PER_MS
 from protocol._errors import ProtocolError
 from protocol._outcomes import Isolation
-from protocol._quantities import say_duration
 from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment import census
@@ -192,21 +191,7 @@ class Pool:
         """Why workers are not being started, while that is so."""
         if self.healthy:
             return None
-        left = say_duration(remaining_ms(self.blocked_until_ns or 0, now_ns()))
-        return (
-            f"workers of flavour {self.flavour} end or fail too often: none is started for another {left}, then one to"
-            " try; calls are refused as pool_unhealthy"
-        )
-
-    @property
-    def blocked_until_ns(self) -> int | None:
-        """When a worker may be started again, while none may."""
-        return self._respawn.next_timer_ns()
-
-    def finished(self, worker: Worker) -> None:
-        """A worker has finished a call: one that lives long enough is the proof that workers can be had."""
-        now = now_ns()
-        self._respawn.on_finished(now, now - worker.born_ns)
+        return f"workers of flavour {self.flavour} end or fail too often; none is started for the moment"
 
     # ------------------------------------------------------------ life
 
@@ -340,7 +325,7 @@ class Pool:
     def _guard(self, held: ExitStack) -> GuardEnds | None:
         if self.zygote.held_by == "namespaces":
             return None
-        guard = GuardEnds()
+        guard = GuardEnds(self.zygote.ready is None or self.zygote.ready.subreaper)
         held.callback(guard.close)
         return guard
 
@@ -363,8 +348,9 @@ class Pool:
         return most + census.tasks_of(os.getuid())
 
     async def _listen(self, worker: Worker, task_status: trio.TaskStatus[None]) -> None:
-        bell = None if worker.guard is None else worker.guard.bell
-        await self._killer.register(worker.slot, worker.number, worker.pidfd, worker.group.kill, bell)
+        guard = worker.guard
+        told = (None, False) if guard is None else (guard.bell, not guard.orphans_come_home)
+        await self._killer.register(worker.slot, worker.number, worker.pidfd, worker.group.kill, *told)
         try:
             where = await worker.listen(lambda _, message: self._heard(worker, message, task_status))
         except ProtocolError as error:
@@ -416,8 +402,8 @@ class Pool:
         if worker in self.idle:
             self.idle.remove(worker)
         del self.alive[worker.number]
-        self._audience.gone(worker)  # first: it knows whether the worker had begun its call, or died idle under it
         self._respawned(worker)
+        self._audience.gone(worker)
 
     def _respawned(self, worker: Worker) -> None:
         cause = worker.ended_for or self._why(worker)

@@ -21,6 +21,9 @@ from supervisor.containment.workers import Worker
 
 _TREE = """{"argv": ["/bin/sh", "-c", "sleep 600 & (trap '' TERM HUP INT; setsid sleep 600 &) ; sleep 600"]}"""
 _EXPECTED = 4
+_PLAIN_TREE = """{"argv": ["/bin/sh", "-c", "trap '' TERM HUP INT; sleep 600 & sleep 600"]}"""
+_PLAIN_EXPECTED = 3
+"""Level ``group`` does not promise to find a daemon, and a probe leaves none behind."""
 _BUDGET_S = 10.0
 
 
@@ -34,15 +37,16 @@ async def prove(pool: Pool) -> int:
         worker = await _a_worker(pool)
         with _TreeOutput() as descriptors:
             pool.end_at(worker, now_ns() + int(_BUDGET_S * 1_000) * NS_PER_MS)
-            worker.send(Call(1, "shell", _TREE, now_ns() + 2**40, "probe", 3, "/"), descriptors)
-            pidfds = await _tree_of(worker)
+            tree, count = (_PLAIN_TREE, _PLAIN_EXPECTED) if pool.containment == "group" else (_TREE, _EXPECTED)
+            worker.send(Call(1, "shell", tree, now_ns() + 2**40, "probe", 3, "/"), descriptors)
+            pidfds = await _tree_of(worker, count + (worker.guard is not None))
         pool.end_at(worker, now_ns())
         await worker.is_gone.wait()
         alive = [pidfd for pidfd in pidfds if not _ended(pidfd)]
         for pidfd in pidfds:
             os.close(pidfd)
         if alive:
-            raise ProbeFailed(f"{len(alive)} of {len(pidfds)} processes outlived the kill of their namespace")
+            raise ProbeFailed(f"{len(alive)} of {len(pidfds)} processes outlived the kill of their worker")
     if patience.cancelled_caught:
         raise ProbeFailed(f"the tree was not started and killed within {_BUDGET_S:g} s")
     return len(pidfds)
@@ -56,12 +60,13 @@ async def _a_worker(pool: Pool) -> Worker:
     return worker
 
 
-async def _tree_of(worker: Worker) -> list[int]:
-    """pidfds of the worker's processes once all are there. Seen from outside, through /proc."""
+async def _tree_of(worker: Worker, count: int) -> list[int]:
+    """pidfds of the worker's processes once all are there. Seen from outside, through /proc; below a guard they are the
+    worker and its own."""
     while True:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             family = psutil.Process(worker.pid).children(recursive=True)
-            if len(family) >= _EXPECTED:
+            if len(family) >= count:
                 return [os.pidfd_open(member.pid) for member in family]
         await trio.sleep(0.002)
 

@@ -23,7 +23,7 @@ from protocol._links import Speaker, WorkerLink
 from protocol._worker_messages import Call, FromWorker, Reaped, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment.descriptors import send_with
-from supervisor.containment.guard import GUARD_NS, GuardEnds
+from supervisor.containment.guard import GuardEnds
 from supervisor.containment.kill import kill_by_pidfd
 from supervisor.core.respawn import Cause
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from supervisor.containment.table import DeadlineTable
 
 _READ = 65_536
+_UNTOLD_S = 0.05
 _CODEC = codecs.daemon_to_worker()
 
 
@@ -108,7 +109,7 @@ class Worker:
             self.kill_again_ns = 0
         else:
             self.guard.ring(self.pidfd)
-            self.kill_again_ns = self.shot_ns + GUARD_NS
+            self.kill_again_ns = self.shot_ns + self.guard.patience_ns
 
     # ------------------------------------------------------------ frames
 
@@ -191,11 +192,13 @@ class Worker:
 
     async def _wait_receipt(self, guard: GuardEnds) -> None:
         receipt = guard.receipt()
-        if receipt is None:  # somebody has killed the guard: the zygote ends what it left, and says when
-            await self.was_reaped.wait()
-        else:
+        if receipt is not None:
             self.reaped = receipt
             self.was_reaped.set()
+            return
+        await self.was_reaped.wait()  # somebody has killed the guard: the zygote ends what it left, and says when
+        while not guard.orphans_come_home and self.ended_for is not Cause.KILL_UNCONFIRMED:
+            await trio.sleep(_UNTOLD_S)  # or cannot know: then the call is answered as unconfirmed, and is over
 
     def gone(self) -> bool:
         """Whether no process of the worker is left, without waiting."""

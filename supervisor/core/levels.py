@@ -34,8 +34,10 @@ def ground_of(held_by: HeldBy, wanted: IsolationLevel, reaps_orphans: bool, kill
     """``reaps_orphans``: guards are subreapers. ``kills_groups``: a worker's control group can be killed at once."""
     if held_by == "namespaces":
         return Ground("pidns+cgroup" if kills_groups else "pidns", "contain")
-    least: ContainmentLevel = "subreaper" if reaps_orphans else "group"
-    return Ground("cgroup" if kills_groups else least, "none" if wanted == "none" else "limits")
+    isolation: IsolationLevel = "none" if wanted == "none" else "limits"
+    if not reaps_orphans:  # a control group would help with the kill, and nobody could say that all are gone
+        return Ground("group", isolation)
+    return Ground("cgroup" if kills_groups else "subreaper", isolation)
 
 
 def mechanism_of(containment: ContainmentLevel) -> list[str]:

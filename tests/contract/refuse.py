@@ -5,6 +5,8 @@
 ``kills``: pidfd_send_signal, as if every process belonged to somebody else (a setuid program, another user).
 ``namespaces`` takes clone3 with it, because a filter cannot look into its arguments (libraries then use clone).
 
+``cgroups``: root only; a mount namespace of its own, in which cgroup v2 is not mounted.
+
 A filter of the command's own, by ctypes; no setting of the machine is touched. Standard library only.
 """
 
@@ -26,6 +28,7 @@ CLONE_NEW = 0x7E020080
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 NR, ARCH, FIRST, SECOND = 0, 4, 16, 24
+CLONE_NEWNS, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 1 << 14, 1 << 18, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE = 36, 38, 22, 2
 
 
@@ -67,8 +70,20 @@ class FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
+def hide_control_groups(libc: ctypes.CDLL) -> None:
+    with open("/proc/self/mounts") as mounts:
+        points = [line.split()[1].encode() for line in mounts if line.split()[2] == "cgroup2"]
+    if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "a mount namespace")
+    for point in points:
+        if libc.umount2(point, MNT_DETACH):
+            raise OSError(ctypes.get_errno(), "umount2")
+
+
 def refuse(what: set[str]) -> None:
     """For this process and all it will start. Raises OSError."""
+    if "cgroups" in what:
+        hide_control_groups(ctypes.CDLL(None, use_errno=True))
     code = program(what)
     held = ctypes.create_string_buffer(code, len(code))
     given = FilterProgram(len(code) // 8, ctypes.addressof(held))

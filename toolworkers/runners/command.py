@@ -134,7 +134,7 @@ class CommandRun:
         finally:
             os.close(pidfd)
         self._pid = None  # before the reap: a number that is free again must get no SIGTERM
-        return self._finish(pid) if exited else self._cut_off()
+        return self._finish(pid) if exited else self._cut_off(pid)
 
     def _wait(self, pid: int, pidfd: int) -> bool:
         """Move output until the command has ended (True) or has written too much (False)."""
@@ -178,6 +178,7 @@ class CommandRun:
 
     def _finish(self, pid: int) -> Ended:
         """It has ended by itself: its status, then the sweep, then the rest of the pipe."""
+        strays = world.end_session_of(pid, self._outer_pidns)  # before its number is free
         status, max_rss_bytes = _collect(pid)
         left = world.sweep(self._outer_pidns)
         self.clean = left.clean
@@ -186,19 +187,20 @@ class CommandRun:
         if status is not None:
             code = os.waitstatus_to_exitcode(status)
             ended.code, ended.signal = (code, None) if code >= 0 else (None, _signal_name(-code))
-        ended.left_processes = left.killed
+        ended.left_processes = left.killed + strays
         ended.max_rss_bytes = max_rss_bytes
         return ended
 
-    def _cut_off(self) -> Ended:
+    def _cut_off(self, pid: int) -> Ended:
         """It wrote more than it may: everything in the namespace ends; ``left_processes`` says how many that were."""
         began_ns = time.monotonic_ns()
+        strays = world.end_session_of(pid, self._outer_pidns)
         left = world.sweep(self._outer_pidns)
         swept_us = (time.monotonic_ns() - began_ns) // 1_000
         self.clean = left.clean
         ended = self._ended("output_limit")
         ended.swept_us = swept_us if left.clean else None
-        ended.left_processes = left.killed
+        ended.left_processes = left.killed + strays
         ended.max_rss_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         return ended
 
