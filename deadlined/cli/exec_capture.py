@@ -1,4 +1,5 @@
-"""Captured output of ``deadlined exec``: pipes and raw files, what is still in a pipe after the end, showing it.
+"""Captured output of ``deadlined exec``: pipes and raw files, what is still in a pipe after the end, writing it out.
+(What of it a result shows is `exec_view`.)
 
 Pid 1 of the call moves bytes while the call runs (`toolworkers/_oneshot.py`); what is left in a pipe after the kernel
 has confirmed the end is drained here, because the kill may have come in between.
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 import os
 
-VIEW_BYTES = 8192
 DEFAULT_LIMIT = 64 << 20
 _PIPE_BYTES = 1 << 20
 _CHUNK = 1 << 16
@@ -67,27 +67,6 @@ def show(captures: list[Capture]) -> None:
         while data := os.read(capture.raw, _CHUNK):
             if not _write_all(capture.targets[0], data):
                 break
-
-
-def view(captures: list[Capture]) -> str:
-    """At most 8 KiB of text: the beginning and the end, with a line between them that says what is missing."""
-    texts = [_view_of(capture, VIEW_BYTES // len(captures)) for capture in captures]
-    return "".join(texts)
-
-
-def _view_of(capture: Capture, most: int) -> str:
-    size = capture.size()
-    if size <= most:
-        return _text(os.pread(capture.raw, size, 0), most)
-    half = (most - 100) // 2
-    head = _text(os.pread(capture.raw, half, 0), half)
-    tail = _text(os.pread(capture.raw, half, size - half), half)
-    return f"{head}\n[… {size - 2 * half} of {size} bytes are missing here …]\n{tail}"
-
-
-def _text(data: bytes, most: int) -> str:
-    """UTF-8 with a question mark for what is none (one byte for one byte, so that the bound holds)."""
-    return data.decode(errors="replace").replace("\ufffd", "?").encode()[:most].decode(errors="ignore")
 
 
 def _write_all(descriptor: int, data: bytes) -> bool:

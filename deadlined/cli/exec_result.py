@@ -10,7 +10,7 @@ import signal
 
 import msgspec
 
-from deadlined.cli import exec_capture
+from deadlined.cli import exec_capture, exec_view
 from deadlined.cli.exec_ending import Ending, exit_code, sentence
 from protocol._deadlines import NS_PER_MS, elapsed_ms
 from protocol._outcomes import (
@@ -154,11 +154,13 @@ def _isolation(ending: Ending) -> Isolation:
 
 def _output(ending: Ending, captures: list[exec_capture.Capture]) -> OutputInfo:
     sizes = {capture.name: StreamInfo(capture.size()) for capture in captures}
+    view, valid = exec_view.view(captures)
     return OutputInfo(
         bytes=sum(stream.bytes for stream in sizes.values()) + ending.report.dropped,
         truncated=ending.report.how == "output_limit" or ending.report.dropped > 0,
-        view=exec_capture.view(captures) if captures else "",
+        view=view,
         streams=sizes or {"both": StreamInfo()},
+        invalid_utf8=not valid,
     )
 
 

@@ -1,4 +1,4 @@
-"""Captured output of ``deadlined exec``: bounds, order, and the view."""
+"""Captured output of ``deadlined exec``: bounds and order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deadlined.cli.exec_capture import VIEW_BYTES, Capture, drain, view
+from deadlined.cli.exec_capture import Capture, drain
 
 
 @pytest.fixture
@@ -36,21 +36,6 @@ def test_draining_up_to_the_cap_is_no_excess(capture: Capture) -> None:
     os.write(capture.write_end, b"123456")
     assert not drain([capture], 6)
     assert capture.size() == 6
-
-
-def test_a_short_output_is_its_own_view(capture: Capture) -> None:
-    os.write(capture.raw, "grüße\n".encode())
-    assert view([capture]) == "grüße\n"
-
-
-@pytest.mark.parametrize("letter", [b"x", "ü".encode(), b"\xff", "\U0001f600".encode()])
-def test_a_long_view_has_both_ends_a_marker_and_its_bound(capture: Capture, letter: bytes) -> None:
-    os.write(capture.raw, b"head" + letter * 50_000 + b"tail")
-    text = view([capture])
-    assert len(text.encode()) <= VIEW_BYTES
-    assert text.startswith("head")
-    assert text.endswith("tail")
-    assert f"of {capture.size()} bytes are missing here" in text
 
 
 def test_the_raw_file_has_no_name(capture: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import subprocess
@@ -76,6 +77,23 @@ def test_b044_bytes_that_are_no_utf8_are_shown_as_text_flagged_and_kept(client, 
     assert result.output.view == view
     assert result.output.invalid_utf8 is not valid
     assert b"".join(handle.output()) == Path(result.output.path).read_bytes() == raw
+
+
+@pytest.mark.case("B044")
+@pytest.mark.case("B047")
+@pytest.mark.parametrize(
+    ("said", "view", "valid"),
+    [
+        ("head\\377\\376\\000tail", f"head{REPLACEMENT * 3}tail", False),
+        ("whole \\342\\230", f"whole {REPLACEMENT}", False),
+        ("\\033[2K\\rpull 99%%\\033[2K\\rpull 100%%\\n\\033[31mFAILED\\033[0m\\n", "pull 100%\nFAILED\n", True),
+    ],
+    ids=["no text", "cut", "progress"],
+)
+def test_b044_b047_exec_says_the_same_of_such_bytes(run_exec, said, view, valid):
+    done = run_exec("--json", "--", "printf", said)
+    output = json.loads(done.stdout)["output"]
+    assert (done.returncode, output["view"], output["invalid_utf8"]) == (0, view, not valid)
 
 
 # ---------------------------------------------------------------- B045
