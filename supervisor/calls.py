@@ -38,6 +38,7 @@ from supervisor.journal.results import KeptCall
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.lives import LifeRecords
+from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 
@@ -82,11 +83,12 @@ class Calls:
         self._nap: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
         self._watch = OutputWatch(self.end)
+        self.live: dict[str, LiveCall] = {}
+        self._memory = MemoryWatch(self.live, self.end)
         self.gate = Gate(self._placement, quarantine, journal.note)
         self.pools = self._placement.pools
         self.idle, self.killer_changed = self._placement.idle, self._placement.killer_changed
         self.workers = self._placement.workers
-        self.live: dict[str, LiveCall] = {}
         self.settled = self.kills = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -94,6 +96,7 @@ class Calls:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._watch.run)
             self._nursery.start_soon(self.gate.trouble.run)
+            self._nursery.start_soon(self._memory.run)
             task_status.started()
             while True:
                 with trio.CancelScope() as self._nap:
@@ -314,9 +317,7 @@ class Calls:
         now = now_ns()
         if ended.output_bytes:
             call.output_bytes = sum(ended.output_bytes)
-        # Only what SIGKILL ended can have been ended for memory: no look at the group for all the others.
-        out_of_memory = ended.signal == "SIGKILL" and worker.group.out_of_memory()
-        self._feed(call, machine.Answered(ended, now, worker.signalled_ns, out_of_memory))
+        self._feed(call, machine.Answered(ended, now, worker.signalled_ns, out_of_memory(call)))
 
     # ------------------------------------------------------------ the machine's effects
 

@@ -1,5 +1,6 @@
 """The configuration: a TOML file over the defaults. Owns the settings' names, ranges and defaults (``[daemon]``,
-``[limits]``); the tables of tools are `config_tools`', the way a value is written `config_tables`'.
+``[limits]``, and by its machines ``[quarantine]`` and ``[restart]``); the tables of tools are `config_tools`', the way
+a value is written `config_tables`'.
 
 No file: the defaults, and the built-in tools. Nothing is ever looked for in the working directory. Relative paths in a
 file start from its directory. Unknown keys are refused with their path.
@@ -10,7 +11,8 @@ from __future__ import annotations
 import os
 import tomllib
 import typing
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -20,12 +22,14 @@ from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
 from supervisor.config_tables import ConfigError, read_fields, shown
 from supervisor.config_tools import ToolTable, read_limits, read_tool
+from supervisor.core.quarantine import QuarantineSettings, refuse_disorder
+from supervisor.core.respawn import RespawnSettings, refuse_contradictions
 
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
 _LATER = ("profile", "detectors", "policy", "tenant")
-_TABLES = ("daemon", "limits", "tool")
+_TABLES = ("daemon", "limits", "tool", "quarantine", "restart")
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -57,6 +61,7 @@ class DaemonSettings(msgspec.Struct, frozen=True):
     min_isolation: IsolationLevel = "none"
 
 
+Machine = TypeVar("Machine", QuarantineSettings, RespawnSettings)
 _DAEMON_KINDS = typing.get_type_hints(DaemonSettings, include_extras=True)
 
 
@@ -66,6 +71,8 @@ class Config(msgspec.Struct, frozen=True):
     daemon: DaemonSettings = msgspec.field(default_factory=DaemonSettings)
     limits: Limits = msgspec.field(default_factory=Limits)
     tool: dict[str, ToolTable] = {}
+    quarantine: QuarantineSettings = msgspec.field(default_factory=QuarantineSettings)
+    restart: RespawnSettings = msgspec.field(default_factory=RespawnSettings)
     file: str | None = None
     given: frozenset[str] = frozenset()
 
@@ -76,6 +83,8 @@ class Config(msgspec.Struct, frozen=True):
             "daemon": daemon,
             "limits": msgspec.to_builtins(self.limits),
             "tool": {name: table.values() for name, table in self.tool.items()},
+            "quarantine": msgspec.to_builtins(self.quarantine),
+            "restart": msgspec.to_builtins(self.restart),
         }
         return values, {key: self._source(key) for key in _paths(values)}
 
@@ -119,6 +128,8 @@ def _config(document: dict[str, Any], file: str) -> Config:
         DaemonSettings(**{name: _place(name, value, directory) for name, value in fields.items()}),
         limits,
         _tools(document.get("tool", {}), limits, directory),
+        _machine(document, "quarantine", QuarantineSettings, refuse_disorder),
+        _machine(document, "restart", RespawnSettings, refuse_contradictions),
         file,
         frozenset(_paths(document)),
     )
@@ -128,6 +139,16 @@ def _tools(tables: object, limits: Limits, directory: str) -> dict[str, ToolTabl
     if not isinstance(tables, dict):
         raise ConfigError(f"tool = {shown(tables)} is not allowed; allowed: tables [tool.NAME]")
     return {name: read_tool(name, table, limits, directory) for name, table in tables.items()}
+
+
+def _machine(document: dict[str, Any], place: str, kind: type[Machine], refuse: Callable[[Machine], None]) -> Machine:
+    """The settings of one of the machines; what cannot be meant, and what could never happen, is refused."""
+    settings = kind(**read_fields(document.get(place, {}), typing.get_type_hints(kind), place))
+    try:
+        refuse(settings)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    return settings
 
 
 def _place(name: str, value: Any, directory: str) -> Any:

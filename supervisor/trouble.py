@@ -32,8 +32,8 @@ from supervisor.core.wards import SHOWN_HEX, sentence
 if TYPE_CHECKING:
     from supervisor.core.call import Settle
 
-_LOSSES = frozenset((Reason.WORKER_LOST, Reason.PROTOCOL_ERROR, Reason.MEMORY_LIMIT))
-_HANGS = frozenset((Reason.TIME_BUDGET, Reason.IDLE))
+_LOSSES = frozenset((Reason.WORKER_LOST, Reason.PROTOCOL_ERROR))
+_HANGS = frozenset((Reason.TIME_BUDGET, Reason.IDLE, Reason.MEMORY_LIMIT))
 _BY_ITSELF = frozenset((Status.OK, Status.NO_RESULT, Status.ERROR))
 
 

@@ -18,9 +18,10 @@ import msgspec
 import trio
 
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
-from protocol._deadlines import NS_PER_MS
+from protocol._deadlines import NS_PER_MS, remaining_ms
 from protocol._errors import ProtocolError
 from protocol._outcomes import Isolation
+from protocol._quantities import say_duration
 from protocol._worker_messages import FromWorker, Reaped, Spawn, WorkerReady
 from supervisor.clock import now_ns
 from supervisor.containment import census
@@ -191,7 +192,21 @@ class Pool:
         """Why workers are not being started, while that is so."""
         if self.healthy:
             return None
-        return f"workers of flavour {self.flavour} end or fail too often; none is started for the moment"
+        left = say_duration(remaining_ms(self.blocked_until_ns or 0, now_ns()))
+        return (
+            f"workers of flavour {self.flavour} end or fail too often: none is started for another {left}, then one to"
+            " try; calls are refused as pool_unhealthy"
+        )
+
+    @property
+    def blocked_until_ns(self) -> int | None:
+        """When a worker may be started again, while none may."""
+        return self._respawn.next_timer_ns()
+
+    def finished(self, worker: Worker) -> None:
+        """A worker has finished a call: one that lives long enough is the proof that workers can be had."""
+        now = now_ns()
+        self._respawn.on_finished(now, now - worker.born_ns)
 
     # ------------------------------------------------------------ life
 
@@ -402,8 +417,8 @@ class Pool:
         if worker in self.idle:
             self.idle.remove(worker)
         del self.alive[worker.number]
+        self._audience.gone(worker)  # first: it knows whether the worker had begun its call, or died idle under it
         self._respawned(worker)
-        self._audience.gone(worker)
 
     def _respawned(self, worker: Worker) -> None:
         cause = worker.ended_for or self._why(worker)

@@ -13,8 +13,8 @@ Rules
    for no `Accepted` (read-only: it may be sent again whatever became of it) counts as accepted once it is placed.
    A worker that took nothing of the frame, or is dead by itself before `Accepted`, was lost before the call came: the
    call goes to another one, once.
-6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason, as it is of a
-   command that the kernel killed in such a group.
+6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason. An answer from
+   such a group counts for nothing: the limit is the whole call's, and a part of it was killed.
 7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
 
 States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided, and from SENT
@@ -247,7 +247,7 @@ class CallMachine:
         self.state = State.SETTLED
         ended = given.ended
         status, reason, delivery = _BY_ANSWER[ended.how]
-        if given.out_of_memory and ended.signal == "SIGKILL":
+        if given.out_of_memory:
             status, reason, delivery = Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN
         elif ended.how == "exit" and ended.code == 0:
             status, delivery = Status.OK, Delivery.SUCCEEDED

@@ -3,7 +3,7 @@ transition is in this file; who is told of it, and how a key is made, is `troubl
 
 Rules
 1. A *key* is a tool with its arguments. A *loss* is the death of a worker in a call that nobody had decided: it
-   crashed, broke its link, ran out of memory. A *hang* is a call that its deadline, or its own silence, had to end. A
+   crashed, or broke its link. A *hang* is a call that a limit had to end: its deadline, its own silence, its memory. A
    *leak* is a kill that the kernel has not confirmed.
 2. So many losses of one key within the window (``poison_losses``) poison it: it is refused for ``poison_ms``. A hang
    poisons nothing: a test that timed out may be run again.
@@ -72,7 +72,7 @@ class Lost(msgspec.Struct):
 
 
 class Hung(msgspec.Struct):
-    """The deadline, or its silence, ended this call."""
+    """A limit ended this call."""
 
     tool: str
     key: str

@@ -246,3 +246,9 @@ def test_a_command_that_the_kernel_killed_for_memory_says_so_and_its_worker_is_n
     assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
     assert effects[1] == machine.Release(False)
     assert outcome(running().on(machine.Answered(ended, EARLY)))[0] is Status.ERROR
+
+
+@pytest.mark.parametrize("ended", [Ended(1, "exit", code=0), Ended(1, "exit", code=137), OK])
+def test_an_answer_of_a_call_that_lost_a_process_for_memory_is_the_memory_limit(ended):
+    effects = running().on(machine.Answered(ended, EARLY, out_of_memory=True))
+    assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
