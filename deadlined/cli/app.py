@@ -32,6 +32,7 @@ COMMANDS = {
     "tools": ("tools", "List the tools, their contracts and schemas."),
     "ps": ("ps", "List workers and calls with the time they have left."),
     "events": ("events", "List what happened, as the log on the disk has it."),
+    "top": ("top", "Watch workers and calls; kill with a key."),
     "kill": ("kill", "End a call and wait until it is gone."),
     "config": ("config", "Check a configuration, or show the one in force."),
     "demo": ("demo", "Show on real programs what the product does."),

@@ -28,10 +28,11 @@ def ps_command(socket_path: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"rows": rows})
     else:
-        print_columns(HEADINGS, [_cells(row) for row in rows])
+        print_columns(HEADINGS, [cells(row) for row in rows])
 
 
-def _cells(row: ProcessRow) -> tuple[str, ...]:
+def cells(row: ProcessRow) -> tuple[str, ...]:
+    """A row under HEADINGS."""
     return (
         _or_dash(row.worker),
         _or_dash(row.pid),
