@@ -137,8 +137,8 @@ class Calls:
 
     def _check_journal(self) -> None:
         """Raises Refusal while nothing can be made durable: what a call is about to do could not be."""
-        if self._journal.trouble is not None:
-            raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble)
+        if self._journal.refuses:
+            raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble or "the journal takes nothing")
 
     def detach(self, call: LiveCall) -> None:
         """Somebody detaches a call that was attached: `LiveCall.planners` hear when that is on the disk."""

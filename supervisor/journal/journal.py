@@ -9,8 +9,9 @@ Rules
 2. A commit that fails for want of room writes nothing of its group: every ``then`` hears False, what is to be kept
    waits and is tried again, what is not (an intent whose call will not run) is dropped.
 3. After an fsync that failed nothing is written any more: what the disk holds is not known.
-4. A commit that takes longer than ``_PATIENCE_S`` is answered like one that failed; nobody waits for a hung disk.
-5. While there is ``trouble`` no new call is taken. It ends by itself with the first commit that goes through.
+4. When a commit takes longer than ``_PATIENCE_S``, who waits with a result hears False: a hung disk does not hold up
+   the news that a call is over. Who waits with an intent goes on waiting; the call's deadline bounds that.
+5. While commits fail (``refuses``) no new call is taken. It ends by itself with the first that goes through.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Journal:
         self._moved = trio.Event()
         self._stalled = self._broken = False
         self.trouble: str | None = None
-        """Why nothing can be made durable at the moment."""
+        """What is wrong with the disk at the moment, for people."""
         self.alarm: str | None = None
         """What was found wrong in it at the start: somebody must look."""
 
@@ -65,8 +66,8 @@ class Journal:
 
     def append(self, changes: tuple[Change, ...], then: Then | None = None, keep: bool = True) -> None:
         """Write, in order; with ``then`` at once (rules 1, 2), which may be called before this returns (rule 4)."""
-        if self._stalled and then is not None:
-            self.append(changes, None, keep)
+        if self._stalled and keep and then is not None:
+            self.append(changes)
             then(False)
             return
         self._pending.append(Entry(changes, then, keep))
@@ -172,15 +173,21 @@ class Journal:
             self._wake(trio.current_time() + _RETRY_S)
 
     def _lose_patience(self, batch: list[Entry]) -> list[Entry]:
-        """Rule 4: tell that nothing is certain; the commit goes on, and then nobody is told again."""
+        """Rule 4: tell that nothing is certain. The commit goes on; the batch as it is then: who waits for it still."""
         self._stalled = True
         self.trouble = f"the journal {self._store.path} does not answer"
         _LOG.error("journal_stalls", waited_s=_PATIENCE_S)
-        told = [Entry(entry.changes, None, entry.keep) for entry in batch]
-        for entry in batch:
-            if entry.then is not None:
-                entry.then(False)
+        results = [entry for entry in batch if entry.keep and entry.then is not None]
+        told = [Entry(entry.changes) if entry.keep else entry for entry in batch]
+        for entry in results:
+            assert entry.then is not None
+            entry.then(False)
         return told
+
+    @property
+    def refuses(self) -> bool:
+        """Whether what is appended now will not be written for the moment."""
+        return self.trouble is not None and not self._stalled
 
     # ------------------------------------------------------------ reading and keeping house
 

@@ -63,9 +63,11 @@ def test_a_stopped_daemon_does_not_stop_the_deadline(daemon, mark, somebody_aliv
 
 def test_an_answer_that_waited_out_its_deadline_in_a_stopped_daemon_is_not_ok(daemon):
     with Client(daemon.socket) as client:
-        handle = client.submit("shell", {"argv": ["sleep", "0.3"]}, deadline_ms=900)
+        handle = client.submit("shell", {"argv": ["sleep", "0.5"]}, deadline_ms=2_000)
+        while not any(row.call == handle.call and row.state == "busy" for row in client.processes()):
+            time.sleep(0.002)
         os.kill(daemon.pid, signal.SIGSTOP)
-        time.sleep(1.2)
+        time.sleep(2.2)
         os.kill(daemon.pid, signal.SIGCONT)
         result = handle.wait()
         assert (result.status, result.reason) == ("killed", "time_budget")

@@ -100,6 +100,7 @@ async def test_a_full_disk_is_told_and_what_must_be_kept_is_written_when_there_i
         journal.append((event("call_ended"),), result)
         await result.told.wait()
         assert (intent.durable, result.durable, journal.trouble) == ([False], [False], "full")
+        assert journal.refuses
         await journal.wait_moved(0)
         assert (kinds(disk), journal.trouble) == (["call_ended"], None)
         assert (intent.durable, result.durable) == ([False], [False])
@@ -116,20 +117,23 @@ async def test_after_a_failed_fsync_nothing_is_tried_again(path):
         assert (disk.commits, journal.trouble) == (0, "fsync")
 
 
-async def test_nobody_waits_for_a_disk_that_hangs(path, monkeypatch):
+async def test_a_result_does_not_wait_for_a_disk_that_hangs_and_an_intent_does(path, monkeypatch):
     monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
     async with running(path) as (disk, journal):
         disk.go.clear()
-        first, second = Heard(), Heard()
-        journal.append((event("call_claimed"),), first)
+        intent, first, second, late = Heard(), Heard(), Heard(), Heard()
+        journal.append((event("call_claimed"),), intent, keep=False)
+        journal.append((event("call_ended"),), first)
         await first.told.wait()
         journal.append((event("call_ended"),), second)
-        assert (first.durable, second.durable) == ([False], [False])
-        assert journal.trouble is not None
+        journal.append((event("call_claimed"),), late, keep=False)
+        assert [heard.durable for heard in (intent, first, second, late)] == [[], [False], [False], []]
+        assert (journal.trouble is not None, journal.refuses) == (True, False)
         disk.go.set()
-        await journal.wait_moved(1)
-        assert (kinds(disk), journal.trouble) == (["call_claimed", "call_ended"], None)
-        assert (first.durable, second.durable) == ([False], [False])
+        await late.told.wait()
+        assert kinds(disk) == ["call_claimed", "call_ended", "call_ended", "call_claimed"]
+        assert journal.trouble is None
+        assert [heard.durable for heard in (intent, first, second, late)] == [[True], [False], [False], [True]]
 
 
 async def test_what_was_dropped_while_the_disk_refused_is_counted(path, monkeypatch):
