@@ -38,6 +38,8 @@ class Leak(msgspec.Struct):
     run: str | None
     survivors: list[Survivor]
     told: bool = False
+    refused: str | None = None
+    """Why the kernel took no signal for it, if it did not."""
 
 
 class Leaks:
@@ -59,11 +61,12 @@ class Leaks:
         self._open[worker.number] = leak
         with trio.move_on_after(_LOOK_S):
             await trio.to_thread.run_sync(list_survivors, worker.pid, leak.survivors, abandon_on_cancel=True)
+        leak.refused = worker.kill_refused
         survivors = list(leak.survivors)  # the abandoned thread may still be at it
         if worker.number not in self._open:  # it died while we looked
             return survivors
         leak.told = True
-        self._say(EventKind.KILL_UNCONFIRMED, leak, survivors=msgspec.to_builtins(survivors))
+        self._say(EventKind.KILL_UNCONFIRMED, leak, survivors=msgspec.to_builtins(survivors), refused=leak.refused)
         return survivors
 
     def gone(self, worker: Worker) -> None:
@@ -94,8 +97,9 @@ def _sentence(leak: Leak, now: int) -> str:
     served = f", at call {leak.call} of {leak.tool}" if leak.call else ""
     who = ", ".join(_who(survivor) for survivor in leak.survivors) or "nobody that can be seen"
     since = say_duration(elapsed_ms(leak.since_ns, now))
+    what = "was killed" if leak.refused is None else f"could not be signalled ({leak.refused})"
     return (
-        f"slot {leak.slot}: worker {leak.worker}{served}, was killed {since} ago and is not dead ({who});"
+        f"slot {leak.slot}: worker {leak.worker}{served}, {what} {since} ago and is not dead ({who});"
         " in quarantine until it is"
     )
 

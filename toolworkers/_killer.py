@@ -189,7 +189,9 @@ class Killer:
             self._table[watched.base + _slots.KILLED] = sent_ns
 
     def _signal(self, watched: Watched) -> bool:
-        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: the worker is gone and reaped."""
+        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: the worker is gone and reaped, or may
+        not be signalled: the daemon's second line tries it too, and says that the death is not confirmed. Whatever
+        becomes of this one, the next is killed on time."""
         if watched.group is not None:
             with contextlib.suppress(OSError):  # ENODEV: the daemon has removed the cgroup, so it was empty
                 os.write(watched.group, b"1")
@@ -198,12 +200,12 @@ class Killer:
                 signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
             else:
                 self._ring(watched, watched.bell)
-        except ProcessLookupError:
+        except OSError:
             return False
         return True
 
     def _ring(self, watched: Watched, bell: int) -> None:
-        """Rule 5. Raises ProcessLookupError."""
+        """Rule 5. Raises OSError."""
         signal.pidfd_send_signal(watched.pidfd, signal.SIGCONT)
         os.eventfd_write(bell, 1)
         self._rung[watched] = time.monotonic_ns() + watched.patience_ns
@@ -217,7 +219,7 @@ class Killer:
         if term > now:
             return term
         watched.termed_ns = term
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):
             signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
         return _slots.NEVER
 

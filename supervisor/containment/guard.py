@@ -47,7 +47,7 @@ class GuardEnds:
 
     def ring(self, pidfd: int) -> None:
         """End the worker. ``pidfd``: the guard's, whom somebody may have stopped."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # dead, or not ours to signal: the bell rings all the same
             signal.pidfd_send_signal(pidfd, signal.SIGCONT)
         os.eventfd_write(self.bell, 1)
 

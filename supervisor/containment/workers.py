@@ -70,6 +70,8 @@ class Worker:
         self.ended_for: Cause | None = None
         self.ready: WorkerReady | None = None
         self.shot_ns = 0
+        self.kill_refused: str | None = None
+        """Why the kernel took no signal for it."""
         self._socket = sock
         self._table = table
         self._link = WorkerLink(Speaker.DAEMON)
@@ -105,11 +107,18 @@ class Worker:
         if not again:
             self.shot_ns = now_ns()
         if self.guard is None or again:
-            kill_by_pidfd(self.pidfd)
+            self._kill_by_pidfd()
             self.kill_again_ns = 0
         else:
             self.guard.ring(self.pidfd)
             self.kill_again_ns = self.shot_ns + self.guard.patience_ns
+
+    def _kill_by_pidfd(self) -> None:
+        """That it may not be signalled is remembered and disturbs nothing else: the next one is to be killed too."""
+        try:
+            kill_by_pidfd(self.pidfd)
+        except OSError as error:
+            self.kill_refused = error.strerror or str(error)
 
     # ------------------------------------------------------------ frames
 

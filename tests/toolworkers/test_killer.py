@@ -104,3 +104,31 @@ def test_counting_is_bounded_and_never_below_one() -> None:
     assert count_processes(1, later) <= COUNT_LIMIT
     assert count_processes(-1, later) == count_processes(0, later) == 1
     assert count_processes(1, 0) == 1
+
+
+@pytest.mark.case("B023")
+@pytest.mark.parametrize("error", [PermissionError, ProcessLookupError, OSError])
+def test_a_signal_that_is_refused_keeps_no_other_from_its_worker(
+    table: Table, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    sent: list[int] = []
+
+    def send(pidfd: int, _number: int) -> None:
+        sent.append(pidfd)
+        if len(sent) % 2:  # of the first worker, and of its SIGTERM before
+            raise error(1, "not yours")
+
+    monkeypatch.setattr(_killer.signal, "pidfd_send_signal", send)
+    pidfds = [os.pidfd_open(os.getpid()) for _ in range(2)]
+    for slot, pidfd in enumerate(pidfds):
+        base = _slots.slot_base(slot)
+        table.words[base + _slots.GENERATION] = 1
+        socket.send_fds(table.daemon, [REGISTRATION.pack(slot, 1)], [pidfd])
+        os.close(pidfd)
+        assert table.killer._wait()
+        table.words[base + _slots.DEADLINE] = 1
+    table.killer.strike()
+    assert len(sent) == 2
+    killed = [table.words[_slots.slot_base(slot) + _slots.KILLED] for slot in range(2)]
+    assert killed[0] == 0, "nobody was killed here: the second line is to try, and to say so"
+    assert killed[1] > 0
