@@ -147,7 +147,8 @@ def content(store: Store) -> str:
 def check(history: History, rng: random.Random, figures: Figures, where: str) -> Files | None:
     """Cut a history somewhere and open what is left; the disk after that, None when something was wrong."""
     point = rng.randrange(len(history.ops) + 1)
-    files, reported = cut(history, point, rng, figures)
+    fates = rng.choice([("kept",), ("lost",), FATES, FATES, FATES])
+    files, reported = cut(history, point, rng, figures, fates)
     disk = Disk(files)
     try:
         with mounted(disk) as vfs:
@@ -163,7 +164,9 @@ def check(history: History, rng: random.Random, figures: Figures, where: str) ->
     return after
 
 
-def cut(history: History, point: int, rng: random.Random, figures: Figures) -> tuple[Files, int]:
+def cut(
+    history: History, point: int, rng: random.Random, figures: Figures, fates: tuple[Fate, ...]
+) -> tuple[Files, int]:
     """The disk after a power cut behind ``point`` operations, and the last state that had been reported."""
     files = {name: bytearray(one) for name, one in history.start.items()}
     waiting: dict[str, list[Op]] = {}
@@ -177,7 +180,6 @@ def cut(history: History, point: int, rng: random.Random, figures: Figures) -> t
                     apply(files, done)
             case _:
                 waiting.setdefault(op.file, []).append(op)
-    fates = rng.choice([("kept",), ("lost",), FATES, FATES, FATES])
     for op in [op for ops in waiting.values() for op in ops]:
         fate = rng.choice(fates)
         figures.count(f"writes {fate}")

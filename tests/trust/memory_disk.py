@@ -6,9 +6,11 @@ power cut makes of the record is `power_cuts`' business.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, NamedTuple
 
 import apsw
@@ -30,8 +32,7 @@ class Op(NamedTuple):
 
 
 Fault = Callable[[Op], Exception | None]
-"""Asked before each write, truncate and sync: what goes wrong with it, if anything does. A short write is done by the
-fault itself."""
+"""Asked before each operation: what goes wrong with it, if anything does. A short write is done by the fault itself."""
 
 
 class Disk:
@@ -41,6 +42,15 @@ class Disk:
         self.files = {name: bytearray(content) for name, content in (files or {}).items()}
         self.history: list[Op] = []
         self.fault: Fault = lambda _: None
+        self.checkpoints = False
+        """Whether what is done now is a checkpoint, whose failure costs nothing: the log still has it all, synced."""
+
+    def copy(self) -> Disk:
+        """The same disk, for a process that comes after one that is gone: what that one still had open it writes to the
+        old one."""
+        disk = Disk({name: bytes(content) for name, content in self.files.items()})
+        disk.history, disk.fault = [*self.history], self.fault
+        return disk
 
     def mark(self, what: bytes) -> None:
         """Note that ``what`` has been reported as durable."""
@@ -50,6 +60,10 @@ class Disk:
         """Carry it out, unless a fault is due. Raises what the fault says."""
         if (error := self.fault(op)) is not None:
             raise error
+        self.write_past_faults(op)
+
+    def write_past_faults(self, op: Op) -> None:
+        """Carry it out whatever the fault says: the part of a short write that was written."""
         self.history.append(op)
         apply(self.files, op)
 
@@ -71,26 +85,32 @@ def apply(files: dict[str, bytearray], op: Op) -> None:
 
 
 class _File:
-    """One open file, with the methods that SQLite calls (apsw's `VFSFile`)."""
+    """One open file, with the methods that SQLite calls (apsw's `VFSFile`). As in Unix it outlives its name."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk, self._name = disk, name
-        disk.files.setdefault(name, bytearray())
+        self._content = disk.files.setdefault(name, bytearray())
+
+    def _do(self, op: Op) -> None:
+        if self._disk.files.get(self._name) is self._content:
+            self._disk.do(op)
+        else:  # deleted under it: nobody will ever read this
+            apply({self._name: self._content}, op)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802  # the name that SQLite's interface gives it
-        return bytes(self._disk.files[self._name][offset : offset + amount])
+        return bytes(self._content[offset : offset + amount])
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802  # as above
-        self._disk.do(Op("write", self._name, offset, bytes(data)))
+        self._do(Op("write", self._name, offset, bytes(data)))
 
     def xTruncate(self, size: int) -> None:  # noqa: N802  # as above
-        self._disk.do(Op("truncate", self._name, size))
+        self._do(Op("truncate", self._name, size))
 
     def xSync(self, _flags: int) -> None:  # noqa: N802  # as above
-        self._disk.do(Op("sync", self._name))
+        self._do(Op("sync", self._name))
 
     def xFileSize(self) -> int:  # noqa: N802  # as above
-        return len(self._disk.files[self._name])
+        return len(self._content)
 
     def xLock(self, _level: int) -> None:  # noqa: N802  # as above
         """There is one connection."""
@@ -134,21 +154,37 @@ class _Vfs(apsw.VFS):
         return name
 
 
+_MOUNTED: dict[str, Disk] = {}
+
+
 @contextmanager
 def mounted(disk: Disk) -> Iterator[str]:
     """The name of a VFS whose files are this disk's, for as long as the block lasts."""
     name = f"{_PREFIX}{next(_NUMBERS)}"
     vfs = _Vfs(name, disk)
+    _MOUNTED[name] = disk
     try:
         yield name
     finally:
         vfs.unregister()
+        del _MOUNTED[name]
 
 
 def _exclusive(connection: apsw.Connection) -> None:
-    if connection.open_vfs.startswith(_PREFIX):
+    if (disk := _MOUNTED.get(connection.open_vfs)) is not None:
         connection.pragma("locking_mode", "exclusive")
-        connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+        connection.set_wal_hook(partial(_checkpoint, disk))
+
+
+def _checkpoint(disk: Disk, connection: apsw.Connection, database: str, pages: int) -> int:
+    """What SQLite's own hook does, which tells nobody when it fails: the commit before it has happened. (apsw would
+    raise what a VFS in Python raised, from a commit that went through.)"""
+    if pages >= CHECKPOINT_PAGES:
+        disk.checkpoints = True
+        with contextlib.suppress(apsw.Error):
+            connection.wal_checkpoint(database)
+        disk.checkpoints = False
+    return apsw.SQLITE_OK
 
 
 apsw.connection_hooks.append(_exclusive)
