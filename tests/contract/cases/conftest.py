@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,6 @@ from tests.contract.conftest import MARK, TestedDaemon, open_daemons
 
 PATIENCE_S = 30
 """Until when something must have happened that takes milliseconds: a bound for a broken product, no measure."""
-REFUSE = Path(__file__).resolve().parents[1] / "refuse.py"
-"""Starts a command that some system calls are refused to."""
 FOREVER = "1111"
 """Seconds that a sleeper of these tests would sleep: longer than any test."""
 ROUTES = ("deadline", "cancel", "disconnect")

@@ -103,6 +103,43 @@ def test_b013_nor_one_of_a_python_tool(calls):
     assert (result.status, result.output.view) == ("killed", "early\n")
 
 
+@pytest.mark.case("B014")
+@pytest.mark.parametrize(
+    ("argv", "deadline_ms", "says"),
+    [
+        (["python3", "-m", "http.server", "0", "--bind", "127.0.0.1"], 3_000, "Serving HTTP on 127.0.0.1"),
+        (["sh", "-c", f"echo listening; exec sleep {FOREVER}"], 500, "listening"),
+        (["sh", "-c", "echo building; while :; do :; done"], 500, "building"),
+    ],
+    ids=["a server", "silence after a word", "a busy loop"],
+)
+def test_b014_a_program_that_was_well_when_its_time_was_up_is_told_from_one_that_hung(calls, argv, deadline_ms, says):
+    result = calls.run(*argv, deadline_ms=deadline_ms)
+    assert (result.status, result.reason) == ("killed", "time_budget")
+    assert result.output.view.startswith(says)
+    assert "It was healthy and still running when its deadline came" in result.next_action
+    assert "detach" in result.next_action
+    assert not result.retryable
+
+
+@pytest.mark.case("B014")
+def test_b014_of_a_program_that_said_nothing_no_health_is_claimed(calls):
+    result = calls.run("sleep", FOREVER, deadline_ms=300)
+    assert "healthy" not in result.next_action
+    assert "detach" in result.next_action
+
+
+@pytest.mark.case("B014")
+def test_b014_what_it_is_told_to_do_works(calls):
+    """The same server, detached: it serves, its output is read while it runs, and it is ended when asked to."""
+    server = calls.arguments("python3", "-m", "http.server", "0", "--bind", "127.0.0.1")
+    handle = calls.client.submit("shell", server, deadline_ms=60_000, detach=True)
+    wait_until(lambda: b"Serving HTTP" in b"".join(handle.output(follow=False)), "it does not serve")
+    assert handle.result() is None
+    handle.cancel()
+    assert handle.wait(PATIENCE_S).status == "cancelled"
+
+
 @pytest.mark.case("B015")
 @pytest.mark.parametrize("line", ["while :; do echo x; sleep 0.02; done", "while :; do echo x >&2; sleep 0.02; done"])
 def test_b015_what_may_go_on_is_listened_to(calls, line):

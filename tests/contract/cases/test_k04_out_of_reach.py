@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deadlined import Client, _outside
+from deadlined._private_daemon import PrivateDaemon, open_private_daemon
+from protocol import _slots
 from protocol._worker_messages import Call
+from supervisor.containment import kill
 from tests.contract.cases.conftest import FOREVER, PATIENCE_S, ROUTES, check_ended, wait_until
-from tests.contract.conftest import MARK
+from tests.contract.conftest import MARK, PLAIN_UID
 from tests.contract.test_exec_signals import frozen
+from toolworkers._killer import REGISTRATION, Killer
 from toolworkers.runners.command import CommandRun
 
 pytestmark = pytest.mark.contract
 
-CONFIG = """
+CONFIG = f"""
 [daemon]
 confirm_budget_ms = 300
+[tool.asks_nobody]
+kind = "command"
+argv = ["sleep", "{FOREVER}"]
+remote = false
+[tool.only_reads]
+kind = "command"
+argv = ["sleep", "{FOREVER}"]
+read_only = true
+[tool.reads_elsewhere]
+kind = "command"
+argv = ["sleep", "{FOREVER}"]
+read_only = true
+remote = true
 [tool.chaos]
 kind = "python"
 module = "toolworkers.chaos"
 """
+UNKILLABLE = Path(__file__).with_name("case_unkillable.py")
 DOUBLE_FORK = f"""
 import os, time
 if os.fork() == 0:
@@ -81,6 +106,108 @@ def test_b021_nor_one_of_exec(run_exec, mark, nothing_left):
 # ---------------------------------------------------------------- B022, B023
 
 
+@contextmanager
+def refused_daemon(python: list[str], config: str) -> Iterator[PrivateDaemon]:
+    """A daemon that may kill nobody any more, nor may its killer (see `case_unkillable`)."""
+    directory = Path(tempfile.mkdtemp(prefix="dl-"))
+    try:
+        (directory / "deadlined.toml").write_text(config)
+        if python != [sys.executable]:
+            os.chown(directory, PLAIN_UID, PLAIN_UID)
+        words = [*python, str(UNKILLABLE), str(directory / "refuse")]
+        with open_private_daemon(directory, {}, ["--config", str(directory / "deadlined.toml")], words) as daemon:
+            (directory / "refuse").touch()
+            yield daemon
+            family = _outside.tree(daemon.pid)
+        assert "Traceback" not in (directory / "daemon.log").read_text()
+        wait_until(lambda: not _outside.alive(family), "it left helpers", 5)
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.mark.case("B023")
+@pytest.mark.parametrize(
+    "refusal", [PermissionError(1, "Operation not permitted"), ProcessLookupError(3, "No such process")]
+)
+@pytest.mark.parametrize("due", [_slots.DEADLINE, _slots.TERM], ids=["SIGKILL", "SIGTERM"])
+def test_b023_a_refused_signal_keeps_none_from_the_others(monkeypatch, capfd, refusal, due):
+    """The killer's round over three workers that are due, of whom the first and the last are not its to signal."""
+    table, signalled = _Table(3), []
+
+    def send(pidfd: int, number: int) -> None:
+        signalled.append(pidfd)
+        if pidfd != table.pidfds[1]:
+            raise refusal
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", send)
+    table.make_due(due)
+    table.killer.strike()
+    assert sorted(signalled) == sorted(table.pidfds)
+    if due == _slots.DEADLINE:
+        assert [table.word(slot, _slots.KILLED) != 0 for slot in range(3)] == [False, True, False]
+        assert capfd.readouterr().err.count("Operation not permitted") == (2 if refusal.errno == 1 else 0)
+
+
+class _Table:
+    """A killer in this process, with so many workers registered, each of which is this process."""
+
+    def __init__(self, workers: int) -> None:
+        self.words = memoryview(bytearray(_slots.table_bytes(workers))).cast("Q")
+        daemon, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.killer = Killer(control, self.words, os.eventfd(0, os.EFD_NONBLOCK))
+        for slot in range(workers):
+            with open(os.pidfd_open(os.getpid()), closefd=True) as pidfd:
+                socket.send_fds(daemon, [REGISTRATION.pack(slot, 1)], [pidfd.fileno()])
+            self.words[_slots.slot_base(slot) + _slots.GENERATION] = 1
+        self.killer._hear()
+        self.pidfds = [self.killer._watched[slot].pidfd for slot in range(workers)]
+
+    def word(self, slot: int, which: int) -> int:
+        return self.words[_slots.slot_base(slot) + which]
+
+    def make_due(self, which: int) -> None:
+        for slot in range(len(self.pidfds)):
+            self.words[_slots.slot_base(slot) + which] = 1
+
+
+@pytest.mark.case("B023")
+@pytest.mark.parametrize("refusal", [PermissionError, ProcessLookupError])
+def test_b023_nor_does_it_end_the_second_line(monkeypatch, refusal):
+    def send(_pidfd: int, _number: int) -> None:
+        raise refusal
+
+    monkeypatch.setattr(kill, "pidfd_send_signal", send)
+    assert kill.kill_by_pidfd(0) is False
+
+
+@pytest.mark.case("B022")
+def test_b022_what_may_not_be_killed_is_told_and_named_and_does_not_pile_up(python):
+    """Twenty calls that run into their deadlines. Who owns a control group ends it by a write, and needs no signal."""
+    config = "[daemon]\nconfirm_budget_ms = 200\n[quarantine]\nleaks = 3\n"
+    with refused_daemon(python, config) as daemon, Client(daemon.socket) as client:
+        results = [client.call("shell", {"argv": ["sleep", FOREVER]}, deadline_ms=150) for _ in range(20)]
+        if "cgroup" in results[0].containment:
+            assert {(result.status, result.kill.confirmed) for result in results} == {("killed", True)}
+            return
+        leaked, refused = results[:3], results[3:]
+        for result in leaked:
+            assert (result.status, result.reason, result.kill.confirmed) == ("killed", "time_budget", False)
+            assert ("sleep 1111" in [row.command for row in result.kill.survivors], result.retryable) == (True, False)
+        assert {(result.status, result.reason) for result in refused} == {("not_executed", "poison_call")}
+        assert client.status().unconfirmed_kills == 3
+        assert any("were killed and are not dead" in why for why in client.status().degraded)
+        told = [event.data["survivors"] for event in client.events() if event.kind == "kill_unconfirmed"]
+        assert [[row["pid"] for row in rows] for rows in told] == [[r.pid for r in x.kill.survivors] for x in leaked]
+        assert {row["uid"] for rows in told for row in rows} == {_uid_of(daemon.pid)}
+        assert client.call("python", {"code": "6 * 7"}, deadline_ms=20_000).content == 42
+
+
+def _uid_of(pid: int) -> int:
+    return next(
+        int(line.split()[1]) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line[:4] == "Uid:"
+    )
+
+
 @pytest.mark.case("B022")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a program that is another user's")
 def test_b022_a_setuid_program_gains_nothing_and_ends_like_any_other(
@@ -94,6 +221,78 @@ def test_b022_a_setuid_program_gains_nothing_and_ends_like_any_other(
     with subprocess.Popen(words, env={**os.environ, MARK: mark}, cwd="/", stderr=subprocess.DEVNULL) as process:
         assert process.wait(PATIENCE_S) == 124
     nothing_left(mark)
+
+
+# ---------------------------------------------------------------- B024
+
+
+@pytest.fixture
+def elsewhere(tmp_path) -> Iterator[Elsewhere]:
+    """A server that works for whoever asks, whatever becomes of him. It is no process of any call."""
+    server = Elsewhere(tmp_path / "s")
+    yield server
+    server.close()
+
+
+class Elsewhere:
+    """Listens at ``path``; ``asked`` holds a byte for each piece of work it has begun."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.asked = path, bytearray()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                with client:
+                    self.asked += client.recv(1)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    @property
+    def asking(self) -> list[str]:
+        """A program that has it work, and waits for an answer that does not come."""
+        code = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'x')"
+        return ["python3", "-c", f"{code}; time.sleep({FOREVER})", str(self.path)]
+
+
+@pytest.mark.case("B024")
+@pytest.mark.parametrize("route", ["deadline", "cancel"])
+def test_b024_work_that_goes_on_elsewhere_is_mentioned_and_not_begun_again(calls, elsewhere, route):
+    watched = calls.begin(
+        "shell", calls.arguments(*elsewhere.asking), deadline_ms=1_500 if route == "deadline" else 60_000
+    )
+    wait_until(lambda: elsewhere.asked or watched.handle.settled, "it never asked")
+    if route == "cancel":
+        watched.handle.cancel()
+    result = watched.handle.wait(PATIENCE_S)
+    watched.check_gone()
+    assert "remote_work_possible" in [notice.detector for notice in result.notices]
+    assert (result.delivery, result.retryable) == ("unknown", False)
+    assert elsewhere.asked == b"x"
+
+
+@pytest.mark.case("B024")
+@pytest.mark.parametrize(
+    ("tool", "mentioned"), [("asks_nobody", False), ("only_reads", False), ("reads_elsewhere", True)]
+)
+def test_b024_a_contract_may_say_whether_there_is_any(calls, tool, mentioned):
+    result = calls.tool(tool, {}, deadline_ms=300)
+    assert (result.status, result.reason) == ("killed", "time_budget")
+    assert ("remote_work_possible" in [notice.detector for notice in result.notices]) is mentioned
+
+
+@pytest.mark.case("B024")
+def test_b024_a_call_that_ended_by_itself_is_not_suspected(calls):
+    assert calls.run("true").notices == []
 
 
 # ---------------------------------------------------------------- B025
