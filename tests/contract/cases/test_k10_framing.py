@@ -171,12 +171,15 @@ def flat_memory(daemon: TestedDaemon) -> Iterator[Client]:
 def narrow() -> Iterator[TestedDaemon]:
     """A daemon that takes small frames, and waits for them for a short time."""
     with open_daemons() as start:
-        yield start("[daemon]\nframe_limit = 65_536\nframe_timeout_ms = 700\nhello_timeout_ms = 3_000\n")
+        yield start("[daemon]\nframe_limit = 65_536\nframe_timeout_ms = 500\nhello_timeout_ms = 1_500\n")
 
 
 @pytest.mark.case("B058")
-@pytest.mark.parametrize("pace", ["slow", "fast"])
-@pytest.mark.parametrize("start", [b"{", b" ", b""], ids=["a line", "spaces alone", "after hello"])
+@pytest.mark.parametrize(
+    ("start", "pace"),
+    [(b"{", "slow"), (b" ", "fast"), (b"", "slow"), (b"", "fast")],
+    ids=["a line", "spaces alone", "slowly after hello", "fast after hello"],
+)
 def test_b058_a_client_that_never_ends_its_frame_is_ended(narrow, start, pace):
     """Thirty or fifty send spaces for longer than a frame may take; the fast ones 200 MiB, were it taken."""
     with flat_memory(narrow) as good, contextlib.ExitStack() as stack:
@@ -185,7 +188,7 @@ def test_b058_a_client_that_never_ends_its_frame_is_ended(narrow, start, pace):
         for peer in peers:
             peer.socket.sendall(start or b"{")
             peer.socket.setblocking(False)
-        until = time.monotonic() + 0.9
+        until = time.monotonic() + 0.7
         while time.monotonic() < until:
             for peer in peers:
                 with contextlib.suppress(OSError):
@@ -221,7 +224,7 @@ def test_b058_connections_are_bounded_and_a_silent_crowd_passes(narrow):
 
 
 @pytest.mark.case("B059")
-@pytest.mark.parametrize("announced", [LIMIT, LIMIT + 1, 0xFFFFFFFF])
+@pytest.mark.parametrize("announced", [LIMIT, 0xFFFFFFFF])
 def test_b059_memory_grows_with_what_comes_and_a_dribble_is_ended(case_daemon, announced):
     """Sixty-four announce a frame each, and let a byte follow now and then: 1 GiB if it were believed."""
     with flat_memory(case_daemon) as good, contextlib.ExitStack() as stack:
@@ -248,7 +251,7 @@ FIRST_MUCH = "yes | head -c 4000000; while :; do echo more; sleep 0.01; done"
 def test_b060_a_client_that_stops_reading_blocks_nobody_and_is_cut(case_daemon, detach):
     with flat_memory(case_daemon) as client, Peer(case_daemon.socket) as deaf:
         arguments = json.dumps({"argv": ["sh", "-c", FIRST_MUCH]})
-        deaf.say(op="submit", id=1, tool="shell", arguments=arguments, deadline_ms=4_000, announce=True, detach=detach)
+        deaf.say(op="submit", id=1, tool="shell", arguments=arguments, deadline_ms=2_500, announce=True, detach=detach)
         call = deaf.hear()["call"]
         handle = client.handle(call)
         follow = handle.output()
