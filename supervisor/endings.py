@@ -26,6 +26,7 @@ from supervisor.live_call import LiveCall
 from supervisor.output_keeper import OutputKeeper, Seal
 
 _INLINE_BYTES = 16 << 10
+_ALLOCATED_BYTES = 1 << 20
 _KEEP_WORK = (Status.KILLED, Status.CRASHED, Status.CANCELLED)
 
 
@@ -133,8 +134,8 @@ class Endings:
         if size == 0:
             return
         worker.renew_output = True  # also when a tool has made the move impossible
-        if size > limit:
-            os.ftruncate(worker.scratch.output, limit)
+        if size > limit or worker.scratch.output_on_disk() > size + _ALLOCATED_BYTES:
+            os.ftruncate(worker.scratch.output, min(size, limit))  # to its own size: gives back what is behind it
         path = self._outputs.adopt(worker.scratch.output_path, call.id)
         call.files.append(path)
         result.output = output_of([Written("both", min(size, limit), path)], size > limit)

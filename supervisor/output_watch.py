@@ -17,6 +17,8 @@ from supervisor.clock import now_ns
 from supervisor.live_call import LiveCall
 
 _PERIOD_S = 0.01
+_AHEAD_BYTES = 128 << 20
+"""File systems allocate ahead of what is written, by this much at most; what takes more has asked for it."""
 End = Callable[[LiveCall, Status, Reason, str], None]
 
 
@@ -56,7 +58,8 @@ class OutputWatch:
             printed = call.worker.scratch.output_bytes()
             if printed > call.output_bytes:
                 call.output_bytes, call.last_activity_ns = printed, now
-            if printed > judged.output_limit:
+            on_disk = call.worker.scratch.output_on_disk()
+            if printed > judged.output_limit or on_disk > judged.output_limit + _AHEAD_BYTES:
                 self.discard(call)
                 text = f"killed: it printed more than {say_size(judged.output_limit)}"
                 self._end(call, Status.KILLED, Reason.OUTPUT_LIMIT, text)

@@ -13,6 +13,8 @@ import os
 from supervisor.trees import remove_tree
 
 PREFIX = "w"
+_BLOCK_BYTES = 512
+"""The unit of st_blocks, whatever the file system's own blocks are: inode(7)."""
 
 
 class Scratch:
@@ -46,6 +48,10 @@ class Scratch:
     def output_bytes(self) -> int:
         """What the running call has printed."""
         return os.fstat(self.output).st_size
+
+    def output_on_disk(self) -> int:
+        """What its output file takes on the disk, which can be more than its size: fallocate(2) may keep that."""
+        return os.fstat(self.output).st_blocks * _BLOCK_BYTES
 
     def work_touched(self) -> bool:
         """Whether anything was ever made in the work directory (a removed file counts: its name may be known)."""

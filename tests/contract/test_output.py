@@ -83,6 +83,15 @@ def test_a_python_tool_that_printed_too_much_and_returned_came_to_its_limit_all_
     assert result.output.bytes == len(raw(result)) == 100_000
 
 
+def test_a_python_tool_that_takes_disk_without_printing_comes_to_its_limit_too(client: Client) -> None:
+    take = "ctypes.CDLL(None).fallocate(1, 1, 0, ctypes.c_int64(180 << 20))"  # 1: FALLOC_FL_KEEP_SIZE
+    code = f"import ctypes, time\nprint({take}, flush=True)\ntime.sleep(60)"
+    result = client.call("python", {"code": code}, deadline_ms=20_000, max_output_bytes=100_000)
+    assert result.output.view != "-1\n", "this file system cannot do it: the test has proven nothing"
+    assert (result.status, result.reason) == ("killed", "output_limit")
+    assert os.stat(result.output.path or "").st_blocks * 512 < 1 << 20, "and it is given back"
+
+
 def test_a_value_over_the_limit_comes_to_it_like_output_and_does_not_grow_the_daemon(
     client: Client, daemon_of_floods: TestedDaemon
 ) -> None:

@@ -50,7 +50,7 @@ def test_a_call_that_runs_is_a_survivor_by_name_and_one_that_has_ended_is_none(
     while len(chaos.survivors()) < 2 + 3:  # two workers, a command, two children
         assert time.monotonic() < until, chaos.survivors()
         time.sleep(0.02)
-    with pytest.raises(AssertionError, match="^5 processes of calls are alive: .*sleep 271828"):
+    with pytest.raises(AssertionError, match=r"^5 processes of calls are alive: .*sleep 271828"):
         chaos.assert_no_survivors(within_s=0)
     for call in (command, children):
         call.cancel()
