@@ -35,7 +35,6 @@ from protocol._worker_messages import Reaped
 from toolworkers import _birth
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
-from toolworkers._children import direct_children
 from toolworkers._datagrams import receive_datagram
 from toolworkers._worker import Settings
 
@@ -79,16 +78,6 @@ def _keep_only(link: int) -> None:
     """An inherited copy of another guard's link would hide its end."""
     os.closerange(3, link)
     os.closerange(link + 1, 2**31 - 1)
-
-
-def signal_children(spared: frozenset[int] = frozenset()) -> list[int]:
-    """SIGKILL to every direct child but the spared; who they are. One that may not be signalled (it has another uid by
-    now) stays. For a process with one thread that reaps nowhere else. Raises OSError where there is no list."""
-    others = [pid for pid in direct_children() if pid not in spared]
-    for pid in others:
-        with contextlib.suppress(PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    return others
 
 
 class Guard:
@@ -155,9 +144,9 @@ class Guard:
         """Rule 1, then rule 3."""
         if not sys_.is_subreaper():
             world.end_kindred({self._worker}, set())
-        signal_children()
+        world.kill_children()
         while self._reap(0):
-            signal_children()
+            world.kill_children()
         if self._receipt >= 0:
             with contextlib.suppress(OSError):  # the daemon is gone: nobody asks
                 os.write(self._receipt, _codec.pack(self._obituary()))

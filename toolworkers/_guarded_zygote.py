@@ -21,6 +21,7 @@ import time
 
 from protocol._worker_messages import Reaped
 from toolworkers import _guard
+from toolworkers import _world as world
 from toolworkers._children import direct_children
 from toolworkers._datagrams import send_datagram
 from toolworkers._zygote import Unborn, Zygote
@@ -79,7 +80,7 @@ class GuardedZygote(Zygote):
 
     def _look_for_strays(self) -> None:
         """Rule 2. Never waits: one that cannot be killed must not keep the others from being served."""
-        while not self._strays and (strays := _guard.signal_children(frozenset(self._guards))):
+        while not self._strays and (strays := world.kill_children(frozenset(self._guards))):
             for pid in strays:
                 pidfd = os.pidfd_open(pid)  # a direct child that was not reaped: the number is still its own
                 self._strays[pidfd] = pid
@@ -102,4 +103,4 @@ class GuardedZygote(Zygote):
                     self._reap(descriptor)
             now = time.monotonic_ns()
             if now >= patient and self._guards:
-                _guard.signal_children()
+                world.kill_children()

@@ -27,9 +27,10 @@ class Process:
         self.started = int(fields[_STARTED])
 
 
-def kindred(roots: Collection[int], sessions: set[int]) -> list[Process]:
+def kindred(roots: Collection[int], sessions: set[int] | None) -> list[Process]:
     """The live ones among ``roots``, all that descend from them, and all in their sessions and groups or in those of
-    ``sessions``, which is filled with what was found for the next search."""
+    ``sessions``, which is filled with what was found for the next search. None: by descent alone."""
+    related: Collection[int] = () if sessions is None else sessions
     everybody = list(_everybody())
     found: dict[int, Process] = {}
     while True:
@@ -38,12 +39,13 @@ def kindred(roots: Collection[int], sessions: set[int]) -> list[Process]:
             one
             for one in everybody
             if one.pid not in found
-            and (one.pid in roots or one.parent in family or one.session in sessions or one.group in sessions)
+            and (one.pid in roots or one.parent in family or one.session in related or one.group in related)
         ]
         if not more:
             return list(found.values())
         found.update((one.pid, one) for one in more)
-        sessions.update(number for one in more for number in (one.session, one.group))
+        if sessions is not None:
+            sessions.update(number for one in more for number in (one.session, one.group))
 
 
 def open_same(process: Process) -> int | None:

@@ -1,7 +1,8 @@
 """One call without a daemon: the namespaces of ``deadlined exec`` and their first process, which is itself the killer.
 
 Owns: entering the pid namespace, pid 1's whole life (world, spawn, deadline, kill, sweep) and the report it leaves.
-Leaves to the starting process: options, signals from outside, the second line, the terminal, the exit code.
+Leaves to the starting process: options, signals from outside, the second line, the terminal, the exit code; and what is
+done without a namespace to `_oneshot_guard`.
 
 Rules of pid 1
 1. It runs no tool code and its descriptors are close-on-exec; the command is its child and never pid 1 (as pid 1 a
@@ -23,7 +24,7 @@ import os
 import select
 import time
 
-from toolworkers import _signals, _world
+from toolworkers import _children, _signals, _world
 from toolworkers import _syscalls as sys_
 from toolworkers._oneshot_report import OneShot, Report
 
@@ -45,19 +46,25 @@ class Refused(Exception):  # noqa: N818  # what the host did, not what went wron
 
 
 class Started:
-    """A running call, seen from outside: ``pidfd`` is readable when all of it is gone; read ``report`` after that."""
+    """A running call, seen from outside: ``pidfd`` is readable when all of it is gone; read ``report`` after that.
 
-    __slots__ = ("control", "pid", "pidfd", "report")
+    ``guarded``: it is the pidfd of a guard, and all is gone if that exits with 0. ``strays_come_here``: what a killed
+    guard leaves becomes the starting process's child.
+    """
 
-    def __init__(self, pid: int, pidfd: int, report: int, control: int) -> None:
-        self.pid, self.pidfd, self.report, self.control = pid, pidfd, report, control
+    __slots__ = ("control", "guarded", "pid", "pidfd", "report", "strays_come_here")
+
+    def __init__(self, pid: int, report: int, control: int, guarded: bool, strays_come_here: bool) -> None:
+        self.pid, self.pidfd, self.report, self.control = pid, os.pidfd_open(pid), report, control
+        self.guarded, self.strays_come_here = guarded, strays_come_here
 
 
 def start(call: OneShot) -> Started:
     """Enter a new pid namespace and start its first process. From the main thread only (PDEATHSIG follows a thread),
     SIGCHLD blocked, and once in a process: the namespace for children cannot be entered twice.
 
-    Raises Refused where the host gives no namespace, OSError when there is no process or descriptor left.
+    Raises Refused where the host gives no namespace and the call demands one, OSError when there is no process or
+    descriptor left.
     """
     if call.usage:
         import resource  # noqa: F401  # before the fork: pid 1 has another /proc and better things to do
@@ -65,15 +72,41 @@ def start(call: OneShot) -> Started:
     report, to_report = os.pipe()
     hear, control = os.pipe()
     os.set_blocking(control, False)
-    _enter_pid_namespace()
+    guarded = call.holder == "guard" or not _entered_pid_namespace(call.holder == "namespace")
+    strays_come_here = guarded and _adopts_strays()
     pid = os.fork()
     if pid == 0:
         os.close(report)
         os.close(control)
+        if guarded:
+            from toolworkers import _oneshot_guard
+
+            _oneshot_guard.live(call, hear, to_report, fell_back=call.holder != "guard")
         _live(call, hear, to_report, outer)
     os.close(to_report)
     os.close(hear)
-    return Started(pid, os.pidfd_open(pid), report, control)
+    return Started(pid, report, control, guarded, strays_come_here)
+
+
+def _entered_pid_namespace(demanded: bool) -> bool:
+    try:
+        _enter_pid_namespace()
+    except Refused:
+        if demanded:
+            raise
+        return False
+    return True
+
+
+def _adopts_strays() -> bool:
+    """Not where we had children before, of the program whose place we took: their orphans would come to us as well."""
+    try:
+        if _children.direct_children():
+            return False
+        sys_.become_subreaper()
+    except OSError:
+        return False
+    return True
 
 
 def _enter_pid_namespace() -> None:
@@ -130,7 +163,7 @@ class FirstProcess:
     def settle_in(self) -> None:
         """The world of the call: private mounts and IPC, an own /proc, few privileges. Raises OSError if refused."""
         _world.offer_to_oom_killer()
-        _outrank_the_command()
+        outrank_the_command()
         self._missing = _world.enter_namespaces(None, 0)
         self._drop_bounding_set()
         _world.drop_privileges(_world.ROOT_CAPABILITIES)
@@ -296,9 +329,13 @@ class FirstProcess:
                 return killed
             if pid == 0:
                 return killed
-            if pid == self._command:
-                self._status = status
-            killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signals.SIGKILL
+            killed += self._note(pid, status)
+
+    def _note(self, pid: int, status: int) -> int:
+        """Somebody was reaped; 1 if a SIGKILL ended it."""
+        if pid == self._command:
+            self._status = status
+        return int(os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signals.SIGKILL)
 
     def _move(self, read_end: int, events: int) -> bool:
         """Captured output, pipe → raw file in the kernel; False at its end. More than the cap: the call is over."""
@@ -322,7 +359,7 @@ class FirstProcess:
         return discarded
 
 
-def _outrank_the_command() -> None:
+def outrank_the_command() -> None:
     """Real-time priority where it may be had (root): on a machine with a load of 7 the SIGKILL leaves 0.5 ms after the
     deadline at worst, and 44 ms without. Our children start without it, at nice 0: so not for a caller who was niced.
     """

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 class OneShot:
     """What pid 1 is told. ``program``: the file to run; ``argv``: its words, its name first. ``stdin``: a descriptor
     for the command's 0, None: the caller's. ``outputs``: for each captured stream (the command's descriptors, pipe read
-    end, pipe write end, raw file); empty = nothing is captured. ``own_group``: the command leads a process group."""
+    end, pipe write end, raw file); empty = nothing is captured. ``own_group``: the command leads a process group.
+    ``holder``: ``namespace`` | ``any`` (a guard where there is none) | ``guard``. ``limited``: the default limits hold.
+    """
 
     __slots__ = (
         "argv",
         "deadline_ns",
         "environment",
+        "holder",
+        "limited",
         "output_limit",
         "outputs",
         "own_group",
@@ -41,7 +45,10 @@ class OneShot:
         output_limit: int = 0,
         usage: bool = False,
         own_group: bool = False,
+        holder: str = "namespace",
+        limited: bool = False,
     ) -> None:
+        self.holder, self.limited = holder, limited
         self.program, self.argv, self.environment, self.stdin = program, argv, environment, stdin
         self.deadline_ns, self.term_grace_ns = deadline_ns, term_grace_ns
         self.outputs, self.output_limit, self.usage, self.own_group = outputs, output_limit, usage, own_group

@@ -192,6 +192,18 @@ def sweep(outer_pid_namespace: int) -> Leftovers:
     return _kill_all(time.monotonic() + _SWEEP_BUDGET_S)
 
 
+def kill_children(spared: frozenset[int] = frozenset()) -> list[int]:
+    """SIGKILL to every direct child but the spared; who they are. One that may not be signalled (it has another uid by
+    now) stays. For a process with one thread that reaps nowhere else. Raises OSError where there is no list."""
+    others = [pid for pid in direct_children() if pid not in spared]
+    for pid in others:
+        try:
+            os.kill(pid, _signals.SIGKILL)
+        except PermissionError:
+            continue
+    return others
+
+
 def end_session_of(pid: int, outer_pid_namespace: int) -> int:
     """What is left of the session and process group of a command that has ended and was not reaped: nobody else can
     have its number. Only where no orphan comes to us (level ``group``), so that `sweep` finds none; how many died."""

@@ -24,7 +24,8 @@ TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it
 if TYPE_CHECKING:
     from deadlined.cli.exec_capture import Capture
 
-_GIVEN = "contain"
+_MOST = "contain"
+"""The strongest isolation that this version can give."""
 _COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
@@ -104,6 +105,8 @@ def _call(options: ExecOptions, started_ns: int, captures: list[Capture]) -> End
     vigil.keep()
     ending = vigil.ending(started_ns, options.deadline_ms)
     ending.output_limit = call.output_limit
+    if started.guarded:
+        ending.containment, ending.isolation = "subreaper", "limits" if call.limited else "none"
     if ending.was_killed:
         terminal.restore()
     if captures:
@@ -112,15 +115,19 @@ def _call(options: ExecOptions, started_ns: int, captures: list[Capture]) -> End
 
 
 def _judge_isolation(options: ExecOptions) -> None:
-    """``contain`` is what there is: weaker is refused, because this build has no kill for it; stronger is a wish (the
-    result says it was not met), unless it is demanded."""
-    if ISOLATIONS.index(options.isolation) < ISOLATIONS.index(_GIVEN):
-        raise _NotStartedError(
-            "refused", f"--isolation {options.isolation}: this build can only give {_GIVEN!r} so far"
-        )
+    """What is stronger than can be given is a wish (the result says it was not met), unless it is demanded."""
     demanded = options.min_isolation or "none"
-    if ISOLATIONS.index(demanded) > ISOLATIONS.index(_GIVEN):
-        raise _NotStartedError("refused", f"--min-isolation {demanded}: this build can only give {_GIVEN!r} so far")
+    if ISOLATIONS.index(demanded) > ISOLATIONS.index(_MOST):
+        raise _NotStartedError("refused", f"--min-isolation {demanded}: this build can only give {_MOST!r} so far")
+
+
+def _holder(options: ExecOptions) -> str:
+    """What is to end the call: a namespace where that is demanded or can be had, unless less is wanted."""
+    wants, demands = (
+        ISOLATIONS.index(word or "none") >= ISOLATIONS.index(_MOST)
+        for word in (options.isolation, options.min_isolation)
+    )
+    return "namespace" if demands else "any" if wants else "guard"
 
 
 def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) -> OneShot:
@@ -151,6 +158,8 @@ def _describe(options: ExecOptions, started_ns: int, captures: list[Capture]) ->
         [(capture.targets, capture.read_end, capture.write_end, capture.raw) for capture in captures],
         limit,
         usage=options.json,
+        holder=_holder(options),
+        limited="limits" in (options.isolation, options.min_isolation),
         own_group=not is_at_terminal(),
     )
 

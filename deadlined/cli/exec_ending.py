@@ -25,9 +25,11 @@ class Ending:
     __slots__ = (
         "cancelled_by",
         "confirmed_ns",
+        "containment",
         "deadline_ms",
         "deadline_ns",
         "ended_ns",
+        "isolation",
         "output_limit",
         "report",
         "second_line",
@@ -46,7 +48,8 @@ class Ending:
         self.output_limit = 0
         self.second_line = False
         self.survivors: list[str] = []
-        self.wanted_isolation = "contain"
+        self.wanted_isolation = self.isolation = "contain"
+        self.containment = "pidns"
 
     @property
     def was_killed(self) -> bool:

@@ -74,7 +74,7 @@ def result_of(ending: Ending, captures: list[exec_capture.Capture]) -> CallResul
         output=_output(ending, captures),
         kill=_receipt(ending),
         left_processes=report.left,
-        containment="pidns" if report.how not in ("refused", "bad_option") else "",
+        containment=ending.containment if report.how not in ("refused", "bad_option") else "",
         isolation=_isolation(ending),
         usage=None if report.how in _NEVER_RAN else Usage(report.cpu_us // 1000, report.rss_kib * 1024),
         notices=_notices(ending),
@@ -135,7 +135,7 @@ def _receipt(ending: Ending) -> KillReceipt | None:
         return None
     confirmed = None if ending.confirmed_ns is None else _ms(ending.confirmed_ns - report.due_ns)
     return KillReceipt(
-        ["pidns"], report.killed, _ms(report.signalled_ns - report.due_ns), confirmed, confirmed is not None
+        [ending.containment], report.killed, _ms(report.signalled_ns - report.due_ns), confirmed, confirmed is not None
     )
 
 
@@ -144,10 +144,10 @@ def _ms(ns: int) -> float:
 
 
 def _isolation(ending: Ending) -> Isolation:
-    """``contain`` is what this build can give; what is more stays missing by name."""
+    """What was reached; what is more than this build can give stays missing by name."""
     missing = [word for word in ending.report.missing.split(",") if word]
-    achieved = "contain" if ending.report.how not in ("refused", "bad_option") else "none"
-    if ending.wanted_isolation != "contain":
+    achieved = ending.isolation if ending.report.how not in ("refused", "bad_option") else "none"
+    if ending.wanted_isolation in ("guard", "bwrap"):
         missing.append(ending.wanted_isolation)
     return Isolation(ending.wanted_isolation, achieved, missing)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 
-def survivors(first_process: int) -> list[str]:
-    """One text for each process of the namespace that this process made for its children: pid, command, state, and
-    where it waits in the kernel. Without the first process, which is ours and waits for them."""
+def survivors(first_process: int, known: list[int] | None = None) -> list[str]:
+    """One text for each process of the namespace that this process made for its children (or of those ``known``, where
+    it made none): pid, command, state, and where it waits in the kernel. Without the first process, which is ours."""
+    if known is not None:
+        return [_describe(str(pid)) for pid in known]
     namespace = os.stat("/proc/self/ns/pid_for_children").st_ino
     pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != first_process]
     return [_describe(pid) for pid in pids if _lives_in(pid, namespace)]

@@ -12,10 +12,14 @@ import time
 
 from deadlined.cli.exec_ending import Ending
 from supervisor.containment.kill import SECOND_LINE_NS, kill_by_pidfd
-from toolworkers import _oneshot, _signals
+from toolworkers import _oneshot, _signals, _world
+from toolworkers._children import direct_children
 from toolworkers._oneshot_report import Report
 
 _CONFIRM_BUDGET_NS = 1_000_000_000
+_GUARD_NS, _LONE_GUARD_NS = 50_000_000, 500_000_000
+"""How long after the deadline a guard is killed itself: it ends one process after another. Where nobody would end what
+it leaves, it has more time."""
 _NS_PER_S = 1_000_000_000
 _ENDING_SIGNALS = (_signals.SIGTERM, _signals.SIGHUP, _signals.SIGINT, _signals.SIGQUIT)
 _KEYS = {_signals.SIGINT: _oneshot.INTERRUPT, _signals.SIGQUIT: _oneshot.QUIT}
@@ -39,13 +43,17 @@ class Vigil:
         self._shot_ns = 0
         self._cancelled_by = 0
         self._confirmed_ns: int | None = None
+        self._second_line_ns = SECOND_LINE_NS
+        if started.guarded:
+            self._second_line_ns = _GUARD_NS if started.strays_come_here else _LONE_GUARD_NS
+        self._first_ended = False
         self._pid_status = 0
         self._used_us = self._rss_kib = 0
 
     def keep(self) -> None:
         """Return when the kernel has shown the end of every process, or the confirm budget is spent."""
         while not self._gone():
-            limit = self._shot_ns + _CONFIRM_BUDGET_NS if self._shot_ns else self._kill_ns + SECOND_LINE_NS
+            limit = self._shot_ns + _CONFIRM_BUDGET_NS if self._shot_ns else self._kill_ns + self._second_line_ns
             came = _signals.wait(self._held, (limit - time.monotonic_ns()) / _NS_PER_S)
             if came is not None:
                 self._heed(*came)
@@ -65,17 +73,34 @@ class Vigil:
         if self._confirmed_ns is None:
             from deadlined.cli.exec_survivors import survivors
 
-            ending.survivors = survivors(self._started.pid)
+            ending.survivors = survivors(self._started.pid, direct_children() if self._started.guarded else None)
         return ending
 
     def _gone(self) -> bool:
-        """Pid 1 can be reaped only after everything in its namespace is dead and reaped (pid_namespaces(7))."""
+        """Pid 1 can be reaped only after everything in its namespace is dead and reaped (pid_namespaces(7)). A guard
+        that exits with 0 has seen to that itself; what any other leaves is ours to end."""
+        if not self._first_ended and not self._reap_first():
+            return False
+        if self._started.guarded and self._pid_status != 0 and self._strays():
+            return not self._started.strays_come_here  # nobody's to end, and nobody's to confirm
+        self._confirmed_ns = time.monotonic_ns()
+        return True
+
+    def _reap_first(self) -> bool:
         pid, self._pid_status, used = os.wait4(self._started.pid, os.WNOHANG)
         if pid == 0:
             return False
-        self._confirmed_ns = time.monotonic_ns()
+        self._first_ended = True
         self._used_us, self._rss_kib = int((used.ru_utime + used.ru_stime) * 1e6), used.ru_maxrss
         return True
+
+    def _strays(self) -> bool:
+        """Whether somebody may be left of a guard that was killed. Ends who came to us; a SIGCHLD asks again."""
+        if not self._started.strays_come_here:
+            return True
+        for pid in _world.kill_children():
+            os.waitpid(pid, os.WNOHANG)
+        return bool(direct_children())
 
     def _heed(self, number: int, code: int) -> None:
         if number == _signals.SIGCHLD:

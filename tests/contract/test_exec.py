@@ -113,7 +113,7 @@ def test_a_name_that_is_no_text_has_a_result_too(run_exec: Run) -> None:
     assert run_exec("--json", "--", "no-such-\udcff").returncode == 127
 
 
-@pytest.mark.parametrize("words", [["--cwd", "/no/such"], ["--stdin", "/no/such"], ["--isolation", "none"]])
+@pytest.mark.parametrize("words", [["--cwd", "/no/such"], ["--stdin", "/no/such"]])
 def test_what_deadlined_cannot_do_is_125_and_one_line(run_exec: Run, words: list[str]) -> None:
     done = run_exec(*words, "--", "echo", "never")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)

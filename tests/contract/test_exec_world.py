@@ -126,8 +126,8 @@ def test_standard_input_comes_from_the_caller_or_a_file(run_exec: Run, open_dire
     assert run_exec("--stdin", f"{open_directory}/input", "--", "cat", input="typed").stdout == "from a file"
 
 
-def test_a_host_without_namespaces_is_told_what_is_missing(run_exec: Run) -> None:
-    done = run_exec("--", "echo", "never", preexec_fn=refuse_namespaces)
+def test_a_host_without_namespaces_is_told_what_is_missing_where_they_are_demanded(run_exec: Run) -> None:
+    done = run_exec("--min-isolation", "contain", "--", "echo", "never", preexec_fn=refuse_namespaces)
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.count("\n") == 1
     assert "no pid namespace" in done.stderr
