@@ -8,8 +8,6 @@ import random
 import signal
 import subprocess
 import time
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -101,12 +99,13 @@ async def test_b017_the_second_line_asks_nobody_whether_a_signal_was_sent():
 @pytest.mark.case("B017")
 def test_b017_a_worker_is_gone_when_the_kernel_says_so_and_shot_again_until_then():
     process = subprocess.Popen(["sleep", FOREVER])
-    claims_to_be_dead: Any = SimpleNamespace(pidfd=os.pidfd_open(process.pid), guard=None, **dict.fromkeys(CLAIMS, 1))
-    assert not Worker.gone(claims_to_be_dead)
-    Worker.kill(claims_to_be_dead)
-    wait_until(lambda: Worker.gone(claims_to_be_dead), "it was not shot")
+    worker = object.__new__(Worker)
+    vars(worker).update(dict.fromkeys(CLAIMS, 1), pidfd=os.pidfd_open(process.pid), guard=None)
+    assert not worker.gone()
+    worker.kill()
+    wait_until(worker.gone, "it was not shot")
     assert process.wait() == -signal.SIGKILL
-    os.close(claims_to_be_dead.pidfd)
+    os.close(worker.pidfd)
 
 
 @pytest.mark.case("B018")

@@ -23,6 +23,7 @@ from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 from protocol import _slots
 from protocol._worker_messages import Call
 from supervisor.containment import kill
+from supervisor.containment.workers import Worker
 from tests.contract.cases.conftest import FOREVER, PATIENCE_S, ROUTES, check_ended, wait_until
 from tests.contract.conftest import MARK, PLAIN_UID
 from tests.contract.test_exec_signals import frozen
@@ -130,7 +131,7 @@ def refused_daemon(python: list[str], config: str) -> Iterator[PrivateDaemon]:
     "refusal", [PermissionError(1, "Operation not permitted"), ProcessLookupError(3, "No such process")]
 )
 @pytest.mark.parametrize("due", [_slots.DEADLINE, _slots.TERM], ids=["SIGKILL", "SIGTERM"])
-def test_b023_a_refused_signal_keeps_none_from_the_others(monkeypatch, capfd, refusal, due):
+def test_b023_a_refused_signal_keeps_none_from_the_others(monkeypatch, refusal, due):
     """The killer's round over three workers that are due, of whom the first and the last are not its to signal."""
     table, signalled = _Table(3), []
 
@@ -145,7 +146,6 @@ def test_b023_a_refused_signal_keeps_none_from_the_others(monkeypatch, capfd, re
     assert sorted(signalled) == sorted(table.pidfds)
     if due == _slots.DEADLINE:
         assert [table.word(slot, _slots.KILLED) != 0 for slot in range(3)] == [False, True, False]
-        assert capfd.readouterr().err.count("Operation not permitted") == (2 if refusal.errno == 1 else 0)
 
 
 class _Table:
@@ -171,13 +171,16 @@ class _Table:
 
 
 @pytest.mark.case("B023")
-@pytest.mark.parametrize("refusal", [PermissionError, ProcessLookupError])
+@pytest.mark.parametrize("refusal", [PermissionError(1, "Operation not permitted"), ProcessLookupError(3, "No such")])
 def test_b023_nor_does_it_end_the_second_line(monkeypatch, refusal):
     def send(_pidfd: int, _number: int) -> None:
         raise refusal
 
     monkeypatch.setattr(kill, "pidfd_send_signal", send)
-    assert kill.kill_by_pidfd(0) is False
+    worker = object.__new__(Worker)
+    vars(worker).update(pidfd=0, guard=None, shot_ns=0, kill_refused=None)
+    worker.kill()
+    assert worker.kill_refused == ("Operation not permitted" if refusal.errno == 1 else None)
 
 
 @pytest.mark.case("B022")
@@ -185,8 +188,10 @@ def test_b022_what_may_not_be_killed_is_told_and_named_and_does_not_pile_up(pyth
     """Twenty calls that run into their deadlines. Who owns a control group ends it by a write, and needs no signal."""
     config = "[daemon]\nconfirm_budget_ms = 200\n[quarantine]\nleaks = 3\n"
     with refused_daemon(python, config) as daemon, Client(daemon.socket) as client:
-        results = [client.call("shell", {"argv": ["sleep", FOREVER]}, deadline_ms=150) for _ in range(20)]
-        if "cgroup" in results[0].containment:
+        by_group = "cgroup" in client.status().containment
+        calls = range(3 if by_group else 20)
+        results = [client.call("shell", {"argv": ["sleep", FOREVER]}, deadline_ms=150) for _ in calls]
+        if by_group:
             assert {(result.status, result.kill.confirmed) for result in results} == {("killed", True)}
             return
         leaked, refused = results[:3], results[3:]
