@@ -16,7 +16,6 @@ import trio
 
 from protocol._slots import GUARDED, PATIENTLY
 from supervisor.containment.descriptors import send_with
-from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
 from supervisor.containment.table import DeadlineTable
 
@@ -108,7 +107,7 @@ class KillerLink:
         """A killer that lives and does not answer (somebody has stopped it) would keep every new worker waiting."""
         await trio.sleep(_PAUSE_S)  # were we stopped ourselves, its answer lies in the socket
         if not entry.acknowledged.is_set() and self._helper is not None:
-            kill_by_pidfd(self._helper.pidfd)  # `run` sees its end and starts another
+            self._helper.kill()  # `run` sees its end and starts another
 
     def unregister(self, slot: int) -> None:
         """The slot's worker is gone: the killer drops its descriptors."""

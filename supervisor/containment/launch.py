@@ -35,10 +35,15 @@ class Helper:
         poll.register(self.pidfd, select.POLLIN)
         poll.poll(seconds * 1_000)
 
+    def kill(self) -> None:
+        """SIGKILL, if it still lives. A refusal is its own end's business: all helpers end with their sockets."""
+        with contextlib.suppress(PermissionError):
+            kill_by_pidfd(self.pidfd)
+
     def end(self) -> None:
         """Kill it, if it still lives, and reap it. Blocks for the moment that a SIGKILL takes."""
         if self.pidfd >= 0:
-            kill_by_pidfd(self.pidfd)
+            self.kill()
             self.reap()
 
     def reap(self) -> int | None:

@@ -22,7 +22,6 @@ from protocol import _codecs as codecs
 from protocol._errors import RemoteProtocolError
 from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
 from supervisor.containment.descriptors import receive_with, send_all_with
-from supervisor.containment.kill import kill_by_pidfd
 from supervisor.containment.launch import Helper, launch
 from supervisor.core.levels import HeldBy
 
@@ -109,7 +108,7 @@ class ZygoteLink:
         """Namespaces are there and do not contain: the zygote is started again, with guards."""
         self.held_by, self.refused = "guards", why
         if self._helper is not None:
-            kill_by_pidfd(self._helper.pidfd)  # `run` sees its end, and starts it as it shall be now
+            self._helper.kill()  # `run` sees its end, and starts it as it shall be now
         losses = self.losses
         while self.losses == losses or self._socket is None:
             await trio.sleep(_PAUSE_S)
