@@ -20,7 +20,7 @@ from supervisor.core.shelf import Shelf
 from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.output_report import SILENT, Written, look_into, output_of
-from supervisor.journal.outputs import OutputStore
+from supervisor.journal.outputs import OutputStore, drain
 from supervisor.journal.results import KeptCall, ResultStore, pack
 from supervisor.live_call import LiveCall
 from supervisor.output_keeper import OutputKeeper, Seal
@@ -98,7 +98,7 @@ class Endings:
 
     async def _take_slowly(self, call: LiveCall, result: CallResult) -> None:
         if call.streams:
-            await trio.to_thread.run_sync(self._drain, call)
+            await trio.to_thread.run_sync(drain, call.streams, call.judged.output_limit)
             self._seal(call, result)
         if result.output.bytes:
             await trio.to_thread.run_sync(look_into, result.output)
@@ -140,16 +140,10 @@ class Endings:
         call.files.append(path)
         result.output = output_of([Written("both", min(size, limit), path)], size > limit)
 
-    def _drain(self, call: LiveCall) -> None:
-        """After the confirmed death: what is still in the pipes, as far as the limit of both together allows."""
-        room = call.judged.output_limit - sum(stream.size() for stream in call.streams)
-        for stream in call.streams:
-            room -= stream.drain(room)
-
     def _seal(self, call: LiveCall, result: CallResult) -> None:
         """Nobody writes any more: take what is left, record the streams, drop empty files."""
         if result.status in _KEEP_WORK:
-            self._drain(call)
+            drain(call.streams, call.judged.output_limit)
         streams, call.streams = call.streams, []
         truncated = result.reason is Reason.OUTPUT_LIMIT or any(stream.waiting() for stream in streams)
         sizes = [stream.size() for stream in streams]

@@ -16,7 +16,7 @@ import itertools
 import os
 import stat
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from protocol._deadlines import NS_PER_MS
 from supervisor.core.shelf import Kept
@@ -154,6 +154,13 @@ class OutputStore:
 
     def _path(self, call: str, name: str) -> str:
         return os.path.join(self.directory, f"{call}.{name}")
+
+
+def drain(streams: Sequence[Stream], limit: int) -> None:
+    """What is still in a dead call's pipes goes to its raw files, as far as the ``limit`` of all together allows."""
+    room = limit - sum(stream.size() for stream in streams)
+    for stream in streams:
+        room -= stream.drain(room)
 
 
 def edges(path: str) -> tuple[bytes, bytes, int]:
