@@ -415,7 +415,7 @@ class Calls:
         if not durable:  # the disk may take this one later
             result.durable = False
             kept = self._endings.pack(call, result)
-            self._intents.settled(call, result, kept, None)
+            self._intents.amended(kept)
         call.tell(result)
         self._keep(call, kept)
 

@@ -69,6 +69,10 @@ class Intents:
         now = wall_ms()
         self._journal.append(rows.settled(_row(call), result, kept, now + self._ttl_ms, now), then)
 
+    def amended(self, kept: KeptCall) -> None:
+        """A result was told without the disk, and says so: the disk is to have it as it was told."""
+        self._journal.append(rows.amended(kept))
+
     def overdue(self, now_ns: int) -> list[LiveCall]:
         """Those whose deadline passed in the line."""
         return [call for call in self._waiting.values() if call.judged.deadline_ns <= now_ns]

@@ -6,6 +6,7 @@ objects to the collector and not a few million.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -46,6 +47,13 @@ class KeptCall(msgspec.Struct, gc=False, frozen=True):
 def pack(uid: int, result: CallResult, files: tuple[str, ...], until_ns: int) -> KeptCall:
     """A result as it is told from now on."""
     return KeptCall(result.call, uid, _ENCODER.encode(result), files, until_ns, result.output.bytes)
+
+
+def digest(result: CallResult, kept: KeptCall) -> str:
+    """SHA-256 (hex) of a result, whatever became of it on its way to the disk: ``durable`` is left out."""
+    if result.durable is None:
+        return hashlib.sha256(kept.packed).hexdigest()
+    return hashlib.sha256(_ENCODER.encode(msgspec.structs.replace(result, durable=None))).hexdigest()
 
 
 class ResultStore:

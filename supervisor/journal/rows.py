@@ -8,14 +8,13 @@ settled   the one result, whatever it is; the row's state is then its delivery
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 from protocol._events import EventKind
 from protocol._outcomes import CallResult
-from supervisor.journal.results import KeptCall
+from supervisor.journal.results import KeptCall, digest
 from supervisor.journal.store import Change, Draft
 
 PLANNED, CLAIMED, SENT, ACCEPTED = UNSETTLED = ("planned", "claimed", "sent", "accepted")
@@ -68,14 +67,14 @@ def advanced(row: CallRow, state: str, now_ms: int, **data: Any) -> tuple[Change
 
 
 def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, now_ms: int) -> tuple[Change, ...]:
-    """The one terminal record. The event holds a digest of the result, which makes that one tamper-evident too."""
+    """The one terminal record. The event holds a digest of the result (`results.digest`), to make it tamper-evident."""
     data: dict[str, Any] = {
         "tool": row.tool,
         "status": result.status,
         "reason": result.reason,
         "delivery": result.delivery,
         "duration_ms": result.timing.duration_ms,
-        "result_sha256": hashlib.sha256(kept.packed).hexdigest(),
+        "result_sha256": digest(result, kept),
     }
     if result.kill is not None:
         data["kill"] = result.kill
@@ -88,6 +87,11 @@ def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, n
         _of(row, EventKind.CALL_ENDED, now_ms, data),
     )
     return (*_free_place(row), change)
+
+
+def amended(kept: KeptCall) -> tuple[Change, ...]:
+    """A result that was told without the disk: what the disk takes later says so too. The event stays the one it is."""
+    return (Change("UPDATE calls SET result = ? WHERE id = ?", (kept.packed, kept.id)),)
 
 
 def refused(call: str, uid: int, run: str | None, tool: str, reason: str, text: str, now_ms: int) -> Change:

@@ -9,7 +9,7 @@ import pytest
 from protocol import CallResult, Delivery, Status
 from supervisor.journal import rows
 from supervisor.journal.recovery import Clocks, recover
-from supervisor.journal.results import pack
+from supervisor.journal.results import digest, pack
 from tests.supervisor.journal.conftest import row
 
 TTL_MS = 60_000
@@ -116,3 +116,18 @@ def test_what_an_interrupted_call_had_written_is_shown(open_store, tmp_path):
     assert (output.bytes, output.view, output.path) == (5, "half\n", os.path.join(tmp_path, "c_1.both"))
     assert kept.files == (output.path,)
     assert kept.result.output.sha256 is not None
+
+
+def test_a_result_that_was_told_without_the_disk_comes_back_as_it_was_told(open_store, tmp_path):
+    """One terminal record all the same, and the digest of both is the same."""
+    store = open_store()
+    result = CallResult("c_1", "shell", Status.OK, durable=True)
+    on_its_way = pack(7, result, (), 0)
+    changes = rows.settled(row("c_1"), result, on_its_way, 50_000 + TTL_MS, 1_000)
+    result.durable = False
+    told = pack(7, result, (), 0)
+    store.commit([*changes, *rows.amended(told)])
+    (kept,) = recover(store, str(tmp_path), TTL_MS, CLOCKS).kept
+    assert kept.packed == told.packed
+    (event,) = store.events(0, 10)
+    assert event.data["result_sha256"] == digest(result, told)
