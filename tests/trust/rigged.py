@@ -1,7 +1,8 @@
 """`python -m tests.trust.rigged RIG serve …`: a daemon with something done to it, else as ``deadlined serve``.
 
-``weighed``   says on stderr, at SIGUSR2, how much memory it has in use; forgets old results twice a second, so that
-              none is in this figure; its /proc may be read by its own uid
+``dies=POINT:N``    kills itself with SIGKILL when it arrives at a point of `deaths` for the N-th time after SIGUSR1
+``weighed``         says on stderr, at SIGUSR2, how much memory it has in use; forgets old results twice a second, so
+                    that none is in this figure; its /proc may be read by its own uid
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 from types import ModuleType
 
 import apsw
+
+from tests.trust import deaths
 
 IN_USE = "in use: "
 
@@ -67,7 +70,7 @@ def _malloced() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
-RIGS = {"weighed": _weighed}
+RIGS = {"dies": deaths.rig, "weighed": _weighed}
 
 
 if __name__ == "__main__":

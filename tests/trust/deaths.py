@@ -1,0 +1,104 @@
+"""Named points of a daemon's life at which it can be made to die, by patching functions of the product: before they are
+called, or when they have returned.
+
+The points of a call: its intent is not, is being, is on the disk; its frame has left; its worker has said that it
+begins; its result is not, is being, is on the disk; it has been told. Of a start and of a stop: each of their steps.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Point(NamedTuple):
+    """``where``: "module:Class.function". ``before``: at its call, else at its return."""
+
+    where: str
+    before: bool
+
+
+OF_A_CALL = {
+    "before_intent": Point("supervisor.intents:Intents.claim", True),
+    "before_plan": Point("supervisor.intents:Intents.plan", True),
+    "before_planned_is_said": Point("supervisor.live_call:LiveCall.tell_planned", True),
+    "after_planned_is_said": Point("supervisor.live_call:LiveCall.tell_planned", False),
+    "before_a_commit": Point("supervisor.journal.store:Store.commit", True),
+    "inside_a_commit": Point("supervisor.journal.store:link", False),
+    "after_a_commit": Point("supervisor.journal.store:Store.commit", False),
+    "after_intent": Point("supervisor.placement:Placement.grant", True),
+    "before_frame": Point("supervisor.calls:Calls._dispatch", True),
+    "after_frame": Point("supervisor.calls:Calls._dispatch", False),
+    "after_accepted": Point("supervisor.intents:Intents.advanced", False),
+    "before_result": Point("supervisor.intents:Intents.settled", True),
+    "after_result_commit": Point("supervisor.calls:Calls._tell", True),
+    "after_tell": Point("supervisor.live_call:LiveCall.tell", False),
+    "after_all": Point("supervisor.calls:Calls._keep", False),
+}
+OF_A_START = {
+    "before_state": Point("supervisor.runtime:StateDirectory.open", True),
+    "after_state": Point("supervisor.runtime:StateDirectory.open", False),
+    "after_journal_opens": Point("supervisor.journal.store:Store.open", False),
+    "before_recovery": Point("supervisor.revival:recover", True),
+    "inside_recovery": Point("supervisor.journal.store:link", False),
+    "after_recovery": Point("supervisor.revival:recover", False),
+    "after_revival": Point("supervisor.daemon:revive", False),
+    "after_groups": Point("supervisor.containment.cgroups:ControlGroups.open", False),
+    "before_workers": Point("supervisor.daemon:start_workforce", True),
+    "with_a_worker": Point("supervisor.lives:LifeRecords.spawned", False),
+    "before_ready": Point("supervisor.daemon:Daemon._say_ready", True),
+    "after_ready": Point("supervisor.daemon:Daemon._say_ready", False),
+}
+OF_A_STOP = {
+    "before_drain": Point("supervisor.daemon:Daemon._drain", True),
+    "before_close": Point("supervisor.daemon:Daemon._close", True),
+    "before_journal_closes": Point("supervisor.journal.journal:Journal.close", True),
+    "after_journal_closes": Point("supervisor.journal.store:Store.close", False),
+    "before_state_goes": Point("supervisor.runtime:StateDirectory.close", True),
+    "after_state_went": Point("supervisor.runtime:StateDirectory.close", False),
+}
+POINTS = {**OF_A_CALL, **OF_A_START, **OF_A_STOP}
+
+
+class _Death:
+    """Counts arrivals once it is armed; the last one is the end."""
+
+    def __init__(self, arrivals: int, armed: bool) -> None:
+        self._left, self.armed = arrivals, armed
+
+    def arrive(self) -> None:
+        if self.armed:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def rig(words: str) -> None:
+    """``POINT:N``. A point of a start counts at once, any other after SIGUSR1."""
+    name, _, count = words.partition(":")
+    death = _Death(int(count), armed=name in OF_A_START)
+    signal.signal(signal.SIGUSR1, lambda *_: setattr(death, "armed", True))
+    _patch(POINTS[name], death.arrive)
+
+
+def _patch(point: Point, arrive: Callable[[], None]) -> None:
+    """Raises AttributeError when the product has no such function any more: a point that is nowhere proves nothing."""
+    module, _, path = point.where.partition(":")
+    holder: Any = importlib.import_module(module)
+    *outer, name = path.split(".")
+    for part in outer:
+        holder = getattr(holder, part)
+    real = getattr(holder, name)
+
+    def patched(*given: Any, **named: Any) -> Any:
+        if point.before:
+            arrive()
+        got = real(*given, **named)
+        if not point.before:
+            arrive()
+        return got
+
+    setattr(holder, name, patched)

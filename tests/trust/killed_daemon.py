@@ -1,0 +1,301 @@
+"""kill -9 of the daemon, at random and at named points of a call, of a start and of a stop; then the next one.
+
+Several daemons side by side, each in a process of this suite that is the reaper of all its orphans: whatever outlives a
+daemon becomes that process's child, so the witness of survivors asks neither the daemon nor any mark. Passes when
+
+* nothing that a daemon started is alive a second after it;
+* the next daemon starts, without a person;
+* every result that was acknowledged is there, byte for byte (one of an attached read-only call may be gone, not other);
+* whoever was promised a detached call finds it; each call has at most one terminal record, a recorded call exactly one;
+* when everything is asked for again under its key, nothing has been done twice, what succeeded once, and what came to
+  nothing not at all until then;
+* the whole log verifies at the end, and 10 000 calls of a former life are recovered in less than a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from deadlined._errors import DeadlinedError, RequestRefused
+from deadlined._outside import Process, describe, tree
+from deadlined.client import Client
+from protocol._outcomes import CallResult, Delivery, Reason, Status
+from supervisor.journal.store import Store
+from tests.trust.daemons import READY_WITHIN_S, NotReady, SuiteDaemon
+from tests.trust.deaths import OF_A_CALL, OF_A_START, OF_A_STOP
+from tests.trust.ledger import LINGER, Asked, Ledger, ask_until_it_dies
+from tests.trust.registry import Figures, Suite
+from tests.trust.yesterday import seconds_to_recover
+
+LANES = 4
+CLIENTS = 3
+MOST_CALLS = 60
+GONE_WITHIN_S = 1.0
+LEAST_LOOKS = 50
+REACHED_WITHIN_S = 3.0
+RECOVERED = 10_000
+RECOVERED_WITHIN_S = 1.0
+SETTINGS = {"spares": 2, "shutdown_drain_ms": 100}
+SHARES = (("at random", 0.3), ("call", 0.45), ("start", 0.15), ("stop", 0.1))
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def run(count: int, seed: int) -> Figures:
+    """Kill ``count`` daemons. The points, and when a random kill comes, are the seed's; what runs then is not."""
+    figures = Figures()
+    each = [count // LANES + (lane < count % LANES) for lane in range(LANES)]
+    with ProcessPoolExecutor(LANES, get_context("spawn"), _adopt_orphans) as pool:
+        for found in pool.map(lane, range(LANES), each, [seed] * LANES):
+            figures.add(found)
+    seconds = min(seconds_to_recover(RECOVERED) for _ in range(3))  # what it takes, not what else the machine does
+    figures.counts[f"milliseconds to recover {RECOVERED:,} calls"] = round(1_000 * seconds)
+    if seconds > RECOVERED_WITHIN_S:
+        figures.fail(f"{RECOVERED:,} calls of a former life took {seconds:.2f} s")
+    return figures
+
+
+def _adopt_orphans() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Plan(NamedTuple):
+    """How one daemon dies. ``phase``: at random, at a point of a call, of a start (the next daemon's), of a stop."""
+
+    phase: str
+    point: str
+    arrival: int
+
+    @property
+    def rig(self) -> str:
+        """What the daemon that dies is started with."""
+        return f"dies={self.point}:{self.arrival}" if self.phase in ("call", "stop") else ""
+
+
+def plan(rng: random.Random) -> Plan:
+    """Any of them."""
+    phase = rng.choices([name for name, _ in SHARES], [share for _, share in SHARES])[0]
+    points = {"call": OF_A_CALL, "start": OF_A_START, "stop": OF_A_STOP}.get(phase, {})
+    return Plan(phase, rng.choice(sorted(points)) if points else "", rng.randrange(1, 12) if phase == "call" else 1)
+
+
+def lane(number: int, count: int, seed: int) -> Figures:
+    """So many deaths in one place, one after the other: each daemon goes on with what the last one left."""
+    directory = Path(tempfile.mkdtemp(prefix="dl-"))
+    figures = Figures()
+    rng = random.Random(f"{seed} {number}")
+    plans, since = [plan(rng) for _ in range(count)], 0
+    try:
+        with SuiteDaemon(directory, SETTINGS) as daemon:
+            for turn, (now, then) in enumerate(itertools.pairwise([*plans, Plan("", "", 0)])):
+                where = f"lane {number}, death {turn} of seed {seed}"
+                if daemon.process is None:
+                    daemon.start(now.rig)
+                ledger = Ledger(directory / f"effects{turn}", f"t{turn}")
+                since = _Round(daemon, ledger, rng, figures, now, since).play(where, then.rig)
+            daemon.stop()
+            _check_log(daemon, figures, f"lane {number} of seed {seed}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return figures
+
+
+class _Round:
+    """One daemon's life, its death and what the next one makes of it."""
+
+    def __init__(
+        self, daemon: SuiteDaemon, ledger: Ledger, rng: random.Random, figures: Figures, plan: Plan, since: int
+    ) -> None:
+        """``since``: the last event that was there before."""
+        self.daemon, self.ledger, self.rng, self.figures, self.since = daemon, ledger, rng, figures, since
+        self.phase, self.point, _ = self.plan = plan
+        self.wrong: list[str] = []
+
+    def play(self, where: str, next_rig: str) -> int:
+        """The last event that is there now."""
+        self.figures.tried += 1
+        self.figures.count(f"at a point of a {self.phase}" if self.point else self.phase)
+        try:
+            self._live_and_die()
+            self._look_for_survivors()
+            if self.phase == "start":
+                self._die_at_the_start()
+            self.daemon.start(next_rig)
+            with Client(self.daemon.socket) as client:
+                self._check(client)
+        except (NotReady, DeadlinedError, TimeoutError, subprocess.TimeoutExpired) as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        if self.wrong:
+            more = f" (and {len(self.wrong) - 1} more)" if self.wrong[1:] else ""
+            self.figures.fail(f"{where} ({' '.join(map(str, self.plan))}): {self.wrong[0]}{more}")
+        return self.since
+
+    def _fail(self, what: str) -> None:
+        self.wrong.append(what)
+
+    # -------------------------------------------------------- death
+
+    def _live_and_die(self) -> None:
+        with Client(self.daemon.socket) as client:
+            client.submit("script", {"text": LINGER + "wait"}, detach=True, deadline_ms=60_000)
+        threading.Thread(target=self._kill, daemon=True).start()
+        if self.plan.rig:
+            os.kill(self.daemon.pid, signal.SIGUSR1)
+        ask_until_it_dies(self.daemon.socket, self.ledger, CLIENTS, MOST_CALLS, self.rng)
+        self.died = time.monotonic()
+        if self.daemon.reap(READY_WITHIN_S) != -signal.SIGKILL:
+            self._fail(f"the daemon ended otherwise: {self.daemon.words()}")
+
+    def _kill(self) -> None:
+        """From outside: at a random moment, or when a point is not reached in time; for a stop the SIGTERM first."""
+        process = self.daemon.process
+        assert process is not None
+        if self.phase == "stop":
+            time.sleep(self.rng.random() * 0.3)
+            process.terminate()
+        patience_s = REACHED_WITHIN_S if self.plan.rig else 0.05 + self.rng.random() * 0.4
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.figures.count("points not reached", bool(self.plan.rig))
+            process.kill()
+
+    def _look_for_survivors(self) -> None:
+        """Everything below this process but the daemon's own place in the table."""
+        looks = 0
+        while left := _below_us():
+            looks += 1  # a machine on which we cannot look ourselves kills late, too
+            if time.monotonic() - self.died > GONE_WITHIN_S and looks > LEAST_LOOKS:
+                self._fail(f"alive {GONE_WITHIN_S} s later: {[describe(process) for process in left]}")
+                for process in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGKILL)
+                return
+            time.sleep(0.005)
+        self.figures.peak("ms until all was gone", round(1_000 * (time.monotonic() - self.died)))
+
+    def _die_at_the_start(self) -> None:
+        self.daemon.begin(f"dies={self.point}:1")
+        if self.daemon.wait_ready() and self.point != "after_ready":
+            self.figures.count("points not reached")
+            self.daemon.kill()
+        else:
+            self.daemon.reap(READY_WITHIN_S)
+        self.died = time.monotonic()
+        self._look_for_survivors()
+
+    # -------------------------------------------------------- and after
+
+    def _check(self, client: Client) -> None:
+        before = self.ledger.lines()
+        events = list(client.events(after=self.since))
+        self.since = events[-1].seq
+        ended = Counter(event.call for event in events if event.kind == "call_ended" and event.call)
+        for asked in self.ledger.asked:
+            if wrong := self._wrong_now(client, asked, before[asked.name], ended):
+                self._fail(f"{asked.name} ({asked.call}, {asked.tool}): {wrong}")
+        results = {asked.name: asked.submit(client).wait() for asked in self.ledger.asked}
+        after = self.ledger.lines()
+        for asked in self.ledger.asked:
+            if wrong := _wrong_again(asked, results[asked.name], before[asked.name], after[asked.name]):
+                self._fail(f"{asked.name} ({asked.call}, {asked.tool}), asked again: {wrong}")
+        self.figures.count("calls", len(self.ledger.asked))
+        self.figures.count("acknowledged", sum(asked.told is not None for asked in self.ledger.asked))
+        self.figures.count("effects", sum(after.values()))
+        self.figures.count("unknown", sum(result.status is Status.UNKNOWN for result in results.values()))
+
+    def _wrong_now(self, client: Client, asked: Asked, done: int, ended: Counter[str]) -> str:
+        """Before anything is asked for again."""
+        if asked.call is None:
+            return "" if done <= 1 else f"done {done} times"
+        found = _result_of(client, asked.call)
+        if found is None:
+            return "it is not known any more" if asked.promised or done else ""
+        if asked.told is not None and msgspec.msgpack.encode(found) != asked.told:
+            return f"another result than was acknowledged: {found.status}, {asked.result}"
+        if ended[asked.call] != 1:
+            return f"{ended[asked.call]} terminal records"
+        return _contradiction(found, done) if asked.effect else ""
+
+
+def _contradiction(result: CallResult, done: int) -> str:
+    """Whether what is said of a thing's delivery and how often it was done go together."""
+    fits = {
+        Delivery.SUCCEEDED: done == 1,
+        Delivery.NOT_DELIVERED: done == 0,
+        Delivery.UNKNOWN: done <= 1,
+        Delivery.FAILED_DEFINITE: False,
+    }
+    if result.status is Status.UNKNOWN and result.reason is not Reason.DAEMON_RESTARTED:
+        return f"unknown because of {result.reason}"
+    return "" if fits[result.delivery] else f"{result.status}, {result.delivery}, done {done} times"
+
+
+def _wrong_again(asked: Asked, result: CallResult, before: int, after: int) -> str:
+    """When it has been asked for again under its key."""
+    if asked.told is not None and asked.promised and msgspec.msgpack.encode(result) != asked.told:
+        return f"another result than was acknowledged: {result}"
+    if not asked.effect:
+        return ""
+    if after > 1 or (before and after != before):
+        return f"done {before} times before, {after} after"
+    return _contradiction(result, after)
+
+
+def _result_of(client: Client, call: str) -> CallResult | None:
+    try:
+        return client.handle(call).wait(10)
+    except RequestRefused:
+        return None
+
+
+def _below_us() -> list[Process]:
+    """All that lives below this process. Orphans that have ended are reaped on the way."""
+    for pid in (process.pid for process in _children()):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return [process for process in tree(os.getpid()) if process.pid != os.getpid()]
+
+
+def _children() -> list[Process]:
+    names = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [Process(int(name), 0) for name in names]
+
+
+def _check_log(daemon: SuiteDaemon, figures: Figures, where: str) -> None:
+    """All lives of this place in one chain."""
+    for path in daemon.state.glob("*/journal.db"):
+        store = Store(str(path))
+        if (broken := store.open()) is not None:
+            figures.fail(f"{where}: {broken}")
+        figures.count("events", store.seq)
+        twice = list(
+            store.rows("SELECT call, count(*) FROM events WHERE kind = 'call_ended' GROUP BY call HAVING count(*) > 1")
+        )
+        if twice:
+            figures.fail(f"{where}: more than one terminal record: {twice[:3]}")
+        store.close()
+
+
+SUITE = Suite(
+    passes_when="0 acknowledged results lost, 0 effects doubled, 0 survivors, one terminal record each; recovery < 1 s",
+    push=50,
+    long=5_000,
+    run=run,
+)

@@ -1,0 +1,108 @@
+"""What a client remembers of the calls it has asked for, and asks for while a daemon dies: the other side's books.
+
+A *name* is one thing to be done, under its own delivery key; doing it writes a line with that name to one file.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deadlined._errors import DeadlinedError
+from deadlined.client import CallHandle, Client
+from protocol._outcomes import CallResult, Delivery
+
+LINGER = "sleep 60 & setsid sleep 60 & (trap '' TERM; sleep 60) & "
+"""Children that would outlive a daemon which cannot end them."""
+
+
+@dataclass
+class Asked:
+    """One thing asked for. ``call``: its id, once announced. ``told``: the result that was acknowledged, as bytes."""
+
+    name: str
+    tool: str
+    arguments: dict[str, Any]
+    detach: bool = False
+    effect: bool = True
+    call: str | None = None
+    told: bytes | None = None
+
+    def submit(self, client: Client) -> CallHandle:
+        """Ask for it, again or for the first time: the same tool, the same arguments, the same key."""
+        return client.submit(self.tool, self.arguments, detach=self.detach, key=self.name, deadline_ms=20_000)
+
+    @property
+    def promised(self) -> bool:
+        """Whether it must be known after any kill: announced as detached, or answered as a call that may have run. (A
+        refusal is nothing that was done, and a read-only call can be done again.)"""
+        if (result := self.result) is None:
+            return self.detach and self.call is not None
+        return (self.detach or self.effect) and result.delivery is not Delivery.NOT_DELIVERED
+
+    @property
+    def result(self) -> CallResult | None:
+        """What was acknowledged."""
+        return None if self.told is None else msgspec.msgpack.decode(self.told, type=CallResult)
+
+
+@dataclass
+class Ledger:
+    """Everything asked for in one round."""
+
+    effects: Path
+    prefix: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, name: str, rng: random.Random) -> Asked:
+        """Something to ask for, written down before it is asked."""
+        asked = self._new(name, rng)
+        with self.lock:
+            self.asked.append(asked)
+        return asked
+
+    def _new(self, name: str, rng: random.Random) -> Asked:
+        kind = rng.random()
+        file = str(self.effects)
+        if kind < 0.12:
+            return Asked(name, "trust_noop", {}, effect=False)
+        if kind < 0.4:
+            text = f'echo "{name} $DEADLINED_IDEMPOTENCY_KEY" >> {file}; sleep 0.0{rng.randrange(5)}'
+            return Asked(name, "script", {"text": text}, detach=rng.random() < 0.3)
+        waits = {"before_ms": rng.randrange(15), "after_ms": rng.randrange(25)}
+        return Asked(name, "trust_effect", {"file": file, "name": name, **waits}, detach=rng.random() < 0.4)
+
+    def lines(self) -> Counter[str]:
+        """How often each thing was done."""
+        text = self.effects.read_text() if self.effects.exists() else ""
+        return Counter(line.split()[0] for line in text.splitlines())
+
+
+def ask_until_it_dies(socket: str, ledger: Ledger, lanes: int, most: int, rng: random.Random) -> None:
+    """Several clients ask for one thing after the other until the daemon is gone, or each has had ``most``."""
+    seeds = [rng.random() for _ in range(lanes)]
+    with ThreadPoolExecutor(lanes) as pool:
+        jobs = [pool.submit(_lane, socket, ledger, f"{ledger.prefix}l{at}", most, seeds[at]) for at in range(lanes)]
+        for job in jobs:
+            job.result()
+
+
+def _lane(socket: str, ledger: Ledger, prefix: str, most: int, seed: float) -> None:
+    rng = random.Random(seed)
+    try:
+        with Client(socket) as client:
+            for number in range(most):
+                asked = ledger.write(f"{prefix}n{number}", rng)
+                handle = asked.submit(client)
+                asked.call = handle.call
+                asked.told = msgspec.msgpack.encode(handle.wait())
+    except DeadlinedError:
+        return  # the daemon has died: what was not told is not known
