@@ -179,30 +179,30 @@ class Killer:
         return deadline
 
     def _kill(self, watched: Watched, deadline: int, count_until: int) -> None:
-        """Kill, and tell: ``killed_ns`` last, because whoever sees it may read ``seen``."""
+        """Tell, and kill: told first, because its death may be seen before our next line runs, and would be taken for
+        a crash. ``killed_ns`` last, because whoever sees it may read ``seen``."""
         if watched.counted_for_ns != deadline:  # a kill that nobody saw coming: a cancel, or a late registration
             watched.seen = _count(watched, count_until)
-        sent_ns = time.monotonic_ns()
         watched.done = True
-        if self._signal(watched):
-            self._table[watched.base + _slots.SEEN] = watched.seen
-            self._table[watched.base + _slots.KILLED] = sent_ns
+        self._table[watched.base + _slots.SEEN] = watched.seen
+        self._table[watched.base + _slots.KILLED] = time.monotonic_ns()
+        if not self._signal(watched):
+            self._table[watched.base + _slots.KILLED] = 0  # nobody was killed: the second line is to try, and to say so
 
     def _signal(self, watched: Watched) -> bool:
-        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: the worker is gone and reaped, or may
-        not be signalled: the daemon's second line tries it too, and says that the death is not confirmed. Whatever
-        becomes of this one, the next is killed on time."""
+        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: neither could be done, because it is gone and
+        reaped or may not be signalled. Whatever becomes of this one, the next is killed on time."""
+        done = False
         if watched.group is not None:
             with contextlib.suppress(OSError):  # ENODEV: the daemon has removed the cgroup, so it was empty
-                os.write(watched.group, b"1")
-        try:
+                done = os.write(watched.group, b"1") > 0
+        with contextlib.suppress(OSError):  # it is gone and reaped, perhaps by the line above; or it is not ours
             if watched.bell is None:
                 signal.pidfd_send_signal(watched.pidfd, signal.SIGKILL)
             else:
                 self._ring(watched, watched.bell)
-        except OSError:
-            return False
-        return True
+            done = True
+        return done
 
     def _ring(self, watched: Watched, bell: int) -> None:
         """Rule 5. Raises OSError."""

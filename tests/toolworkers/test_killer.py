@@ -106,6 +106,31 @@ def test_counting_is_bounded_and_never_below_one() -> None:
     assert count_processes(1, 0) == 1
 
 
+def test_a_kill_is_told_before_it_is_done_and_taken_back_when_nobody_was_there(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its death may be seen before another line of the killer runs; told later it would be read as a crash."""
+    killed = _slots.slot_base(0) + _slots.KILLED
+    told: list[int] = []
+
+    def send(_pidfd: int, _number: int) -> None:
+        told.append(table.words[killed])
+        if len(told) > 1:
+            raise ProcessLookupError
+
+    monkeypatch.setattr(_killer.signal, "pidfd_send_signal", send)
+    for generation in (1, 2):
+        pidfd = os.pidfd_open(os.getpid())
+        socket.send_fds(table.daemon, [REGISTRATION.pack(0, generation)], [pidfd])
+        os.close(pidfd)
+        assert table.killer._wait()
+        table.words[killed - _slots.KILLED + _slots.GENERATION], table.words[killed] = generation, 0
+        table.words[killed - _slots.KILLED + _slots.DEADLINE] = 1
+        table.killer.strike()
+        assert (table.words[killed] > 0) is (generation == 1)
+    assert all(told)
+
+
 @pytest.mark.case("B023")
 @pytest.mark.parametrize("error", [PermissionError, ProcessLookupError, OSError])
 def test_a_signal_that_is_refused_keeps_no_other_from_its_worker(
