@@ -190,8 +190,8 @@ class Killer:
             self._table[watched.base + _slots.KILLED] = 0  # nobody was killed: the second line is to try, and to say so
 
     def _signal(self, watched: Watched) -> bool:
-        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: neither could be done, because it is gone and
-        reaped or may not be signalled. Whatever becomes of this one, the next is killed on time."""
+        """SIGKILL, to the cgroup first (one act ends even a fork bomb). False: neither could be done; it is gone and
+        reaped, or may not be signalled. Whatever becomes of this one, the next is killed on time."""
         done = False
         if watched.group is not None:
             with contextlib.suppress(OSError):  # ENODEV: the daemon has removed the cgroup, so it was empty
