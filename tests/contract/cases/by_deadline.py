@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from deadlined.client import CallHandle
 DEADLINES_MS = (500, 2_000, 8_000, 30_000)
 
 
-def killed_after(point: Path, client: Client, tool: str, arguments: dict[str, Any], **options: Any) -> CallHandle:
-    """``point``: a file that the call makes when it is there. Nothing follows from a call that was not yet."""
+def killed_after(
+    point: Path, client: Client, tool: str, arguments: dict[str, Any], again: Sequence[Path] = (), **options: Any
+) -> CallHandle:
+    """``point``: a file that the call makes when it is there. Nothing follows from a call that was not yet. ``again``:
+    other files that must not be there before another try."""
     for deadline_ms in DEADLINES_MS:
-        point.unlink(missing_ok=True)
+        for path in (point, *again):
+            path.unlink(missing_ok=True)
         handle = client.submit(tool, arguments, deadline_ms=deadline_ms, **options)
         result = handle.wait()
         assert (result.status, result.reason) in (("killed", "time_budget"), ("not_executed", "time_budget")), (
