@@ -31,7 +31,7 @@ async def start_workforce(
     started: list[Pool] = []
     for name, pool in list(parts.pools.items()):
         await nursery.start(parts.zygotes[name].run)
-        await nursery.start(pool.run, True)
+        await _first_worker(pool, nursery)
         parts.tools.serve(pool.tools, name)
         started.append(pool)
     for flavour, place in parts.tools.set_apart(limits, settings.isolation).items():
@@ -46,6 +46,24 @@ async def start_workforce(
     await _prove_all(parts, started)
     _note_grounds(parts, first)
     _check_demands(parts, settings)
+
+
+async def _first_worker(pool: Pool, nursery: trio.Nursery) -> None:
+    """Run the pool until its first worker is ready. A host may give a namespace and then refuse what belongs into it
+    (Ubuntu's AppArmor does, to a plain uid): there guards take its place too."""
+    failed: BaseException | None = None
+    try:
+        await nursery.start(pool.run, True)
+    except* SpawnError as errors:
+        failed = errors
+    if failed is None:
+        return
+    while isinstance(failed, BaseExceptionGroup):
+        failed = failed.exceptions[0]
+    if pool.zygote.held_by == "guards":
+        raise failed
+    await pool.zygote.hold_with_guards(f"a worker could not be contained: {failed}")
+    await nursery.start(pool.run, True)
 
 
 async def _prove_all(parts: Parts, pools: list[Pool]) -> None:

@@ -35,6 +35,10 @@ _codec = zygote_to_daemon()
 _FROM_ZYGOTE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
+class _RefusedError(Exception):
+    """The host has refused what the isolation needs; the text says what."""
+
+
 def conceive(link: socket.socket, settings: Settings, guard: int | None = None) -> NoReturn:
     """In the forked child: do all that needs no request, wait for one on ``link``, become that worker. Never returns.
 
@@ -53,6 +57,9 @@ def conceive(link: socket.socket, settings: Settings, guard: int | None = None) 
         code = 0
     except ChannelLost:
         code = EXIT_LOST
+    except _RefusedError as error:
+        with contextlib.suppress(OSError):
+            os.write(last_words, f"a worker could not start: {error}\n".encode())
     except BaseException:  # noqa: BLE001  # the process's boundary: said on stderr, and by the exit code
         with contextlib.suppress(OSError):
             os.write(last_words, f"a worker could not start: {traceback.format_exc()}".encode())
@@ -92,7 +99,10 @@ def _become(request: Spawn, descriptors: list[int], settings: Settings, last_wor
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    missing = _enter(request, settings.outer_pidns != world.NO_NAMESPACE)
+    try:
+        missing = _enter(request, settings.outer_pidns != world.NO_NAMESPACE)
+    except OSError as error:
+        raise _RefusedError(f"this host refused its namespaces: {error.strerror}") from error
     worker = _settle_in(Channel(moved), request, missing, settings)
     worker.report(missing, request.describe, last_words)
     worker.serve()

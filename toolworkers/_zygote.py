@@ -116,7 +116,11 @@ def _live(link: socket.socket, config: Config, plain_uid: bool) -> int:
     """The life of pid 1; its exit code."""
     sys_.die_with_parent()
     if plain_uid:  # its own mount namespace: an unmount on the host must reach it
-        sys_.mount("none", "/", None, sys_.MS_SLAVE | sys_.MS_REC)
+        try:
+            sys_.mount("none", "/", None, sys_.MS_SLAVE | sys_.MS_REC)
+        except OSError as error:  # a user namespace without its privileges, as AppArmor of Ubuntu gives it
+            _tell_refusal(link, why_no_namespaces(f"no mount namespace: {error.strerror}", is_root=False))
+            return EXIT_REFUSED
     settings = _settings_or_exit(config)
     with contextlib.suppress(ConnectionError):  # whatever was to be said: the daemon is gone
         zygote = Zygote(link, settings)

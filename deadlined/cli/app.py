@@ -34,6 +34,7 @@ COMMANDS = {
     "events": ("events", "List what happened, as the log on the disk has it."),
     "top": ("top", "Watch workers and calls; kill with a key."),
     "kill": ("kill", "End a call and wait until it is gone."),
+    "doctor": ("doctor", "Try what this host can contain."),
     "config": ("config", "Check a configuration, or show the one in force."),
     "demo": ("demo", "Show on real programs what the product does."),
     "completion": ("completion", "Print the completion script of a shell."),

@@ -71,6 +71,11 @@ class ControlGroups:
         """Controllers that bound workers here."""
         return tuple(sorted({*self._limiting, *self._unified}))
 
+    @property
+    def controllers(self) -> dict[str, str]:
+        """The same, with the version of cgroups through which each binds."""
+        return dict.fromkeys(self._limiting, "v1") | dict.fromkeys(self._unified, "v2")
+
     def open(self) -> None:
         """Make the daemon's own groups. What this host refuses is noted in ``why_not``, never raised."""
         mounts = files.mounts()

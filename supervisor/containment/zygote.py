@@ -47,8 +47,8 @@ class ZygoteLink:
     that it died, and every worker of it with it. ``held_by``: what shall hold its workers, and from the start on, what
     does; ``refused``: why that is less than what was asked for."""
 
-    def __init__(self, options: dict[str, Any], held_by: HeldBy = "namespaces") -> None:
-        self._options, self.held_by = options, held_by
+    def __init__(self, options: dict[str, Any], held_by: HeldBy = "namespaces", may_fall_back: bool = True) -> None:
+        self._options, self.held_by, self._may_fall_back = options, held_by, may_fall_back
         self.refused: str | None = None
         self.on_reaped: list[Callable[[Reaped], None]] = []
         self.on_lost: list[Callable[[], None]] = []
@@ -118,7 +118,8 @@ class ZygoteLink:
             await self._start_as_held()
         except SpawnError as error:
             # Later is too late: what has been said of this host is in results already.
-            if error.code != "containment" or self.held_by == "guards" or self.ready is not None:
+            first = self.ready is None and self._may_fall_back
+            if error.code != "containment" or self.held_by == "guards" or not first:
                 raise
             self.held_by, self.refused = "guards", str(error)
             await self._start_as_held()

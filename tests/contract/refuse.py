@@ -3,9 +3,9 @@
 ``namespaces``: unshare, setns and clone with CLONE_NEW* (what Docker's default seccomp profile refuses a container).
 ``subreaper``: prctl(PR_SET_CHILD_SUBREAPER), which no real host refuses: it stands for a kernel without it.
 ``kills``: pidfd_send_signal, as if every process belonged to somebody else (a setuid program, another user).
-``namespaces`` takes clone3 with it, because a filter cannot look into its arguments (libraries then use clone).
-
+``mounts``: mount and mount_setattr, which a user namespace without its privileges refuses (AppArmor of Ubuntu).
 ``cgroups``: root only; a mount namespace of its own, in which cgroup v2 is not mounted.
+``namespaces`` takes clone3 with it, because a filter cannot look into its arguments (libraries then use clone).
 
 A filter of the command's own, by ctypes; no setting of the machine is touched. Standard library only.
 """
@@ -20,10 +20,10 @@ import struct
 import sys
 
 NUMBERS = {
-    "x86_64": {"arch": 0xC000003E, "clone": 56, "prctl": 157, "unshare": 272, "setns": 308},
-    "aarch64": {"arch": 0xC00000B7, "clone": 220, "prctl": 167, "unshare": 97, "setns": 268},
+    "x86_64": {"arch": 0xC000003E, "clone": 56, "prctl": 157, "mount": 165, "unshare": 272, "setns": 308},
+    "aarch64": {"arch": 0xC00000B7, "clone": 220, "prctl": 167, "mount": 40, "unshare": 97, "setns": 268},
 }[platform.machine()]
-PIDFD_SEND_SIGNAL, CLONE3 = 424, 435
+PIDFD_SEND_SIGNAL, CLONE3, MOUNT_SETATTR = 424, 435, 442
 CLONE_NEW = 0x7E020080
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -59,6 +59,9 @@ def program(what: set[str]) -> bytes:
         words += refused_if(NUMBERS["clone"], FIRST, ANY_BIT, CLONE_NEW)
         words += refused_if(NUMBERS["unshare"], FIRST, ANY_BIT, CLONE_NEW)
         words += [instruction(EQUAL, NUMBERS["setns"], 0, 1), instruction(RETURN, ERRNO | errno.EPERM)]
+    if "mounts" in what:
+        for number in (NUMBERS["mount"], MOUNT_SETATTR):
+            words += [instruction(EQUAL, number, 0, 1), instruction(RETURN, ERRNO | errno.EPERM)]
     if "subreaper" in what:
         words += refused_if(NUMBERS["prctl"], FIRST, EQUAL, PR_SET_CHILD_SUBREAPER)
     if "kills" in what:
