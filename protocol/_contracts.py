@@ -45,6 +45,19 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             _check(name, getattr(self, name), 0, (1 << 63) - 1)
 
 
+class AfterKill(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A command that runs when a call of the tool did not end by itself, to end what the kill cannot reach. ``{name}``
+    in ``argv`` stands for an argument of the call. Under a deadline of its own, from its own start."""
+
+    argv: tuple[str, ...]
+    timeout_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not self.argv or not self.argv[0]:
+            raise ValueError("after_kill.argv is empty; allowed is a list of texts, the program first")
+        _check("after_kill.timeout_ms", self.timeout_ms, 1, 60_000)
+
+
 class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns.
 
@@ -70,6 +83,8 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     env: tuple[str, ...] = ()
     limits: Limits | None = None
     isolation: IsolationLevel | None = None
+    after_kill: AfterKill | None = None
+    lock_files: tuple[str, ...] = ()
     remote: bool | None = None
     """Whether a call has work done by processes that are not its own; None: nobody has said."""
 
@@ -78,6 +93,9 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         _check("max_timeout_ms", self.max_timeout_ms, 1, CEILING_MS)
         _check("term_grace_ms", self.term_grace_ms, 0, CEILING_MS)
         _check("idle_timeout_ms", self.idle_timeout_ms, 1, CEILING_MS)
+        for pattern in self.lock_files:
+            if not pattern or "\0" in pattern:
+                raise ValueError(f"lock_files has {pattern!r}; allowed are paths, which may have *, ? and [ ]")
 
     @property
     def side_by_side(self) -> bool:

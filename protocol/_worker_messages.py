@@ -99,6 +99,8 @@ class Call(msgspec.Struct, tag="call", tag_field="op"):
     split_streams: bool = False
     output_limit: int = 64 << 20
     accepts: bool = True
+    after_kill: bool = False
+    """Run the command that the tool's contract wants after a kill, instead of the tool."""
 
 
 ToWorker = Call

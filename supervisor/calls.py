@@ -19,6 +19,7 @@ from protocol._deadlines import NEVER_NS, NS_PER_MS
 from protocol._errors import ProtocolError
 from protocol._outcomes import CallResult, Delivery, Isolation, Reason, Status
 from protocol._worker_messages import Accepted, Call, Ended, FromWorker, Progress
+from supervisor.aftermath import Aftermath
 from supervisor.clock import loop_time, now_ns
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.workers import Worker
@@ -86,6 +87,7 @@ class Calls:
         self.live: dict[str, LiveCall] = {}
         self._memory = MemoryWatch(self.live, self.end)
         self.gate = Gate(self._placement, quarantine, journal.note)
+        self._aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
         self.pools = self._placement.pools
         self.idle, self.killer_changed = self._placement.idle, self._placement.killer_changed
         self.workers = self._placement.workers
@@ -266,6 +268,13 @@ class Calls:
             self._intents.next_timer_ns(),
         )
 
+    def _place_after(self, call: LiveCall) -> None:
+        """A command that belongs to the end of another call: it has no place of its own and waits for none."""
+        self.live[call.id] = call
+        self._placement.grant(call)
+        if call.worker is None and call.result is None:
+            self._keep_time(call.judged.deadline_ns)
+
     # ------------------------------------------------------------ from workers (the pools' Audience)
 
     def heard(self, worker: Worker, message: FromWorker) -> None:
@@ -303,6 +312,7 @@ class Calls:
     def unconfirmed_death(self, worker: Worker) -> None:
         """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""
         worker.ended_for = Cause.KILL_UNCONFIRMED
+        self.gate.leaks.enter(worker)
         assert self._nursery is not None
         self._nursery.start_soon(self._give_up_on, worker)
 
@@ -355,6 +365,7 @@ class Calls:
             judged.split_streams,
             judged.output_limit,
             call.machine.accepts,
+            judged.after_kill,
         )
         grace_ns = judged.contract.term_grace_ms * NS_PER_MS
         self.pools[judged.flavour].end_at(worker, judged.deadline_ns, judged.deadline_ns - grace_ns if grace_ns else 0)
@@ -384,16 +395,21 @@ class Calls:
         result = results.result_of(self._facts(call), settle)
         if notice := self.gate.trouble.settled(call.judged, settle):
             result.notices.append(notice)
-        if self._endings.finish_now(call, result):
+        whole = self._endings.finish_now(call, result)
+        if whole and not self._aftermath.due(call, result):
             self._told(call, result)
             return
         assert self._nursery is not None
-        self._nursery.start_soon(self._settle_slowly, call, result)
+        self._nursery.start_soon(self._settle_slowly, call, result, whole)
 
-    async def _settle_slowly(self, call: LiveCall, result: CallResult) -> None:
-        """Draining a pipe, moving a directory, making a view: off the loop; the call is told when it is done."""
+    async def _settle_slowly(self, call: LiveCall, result: CallResult, whole: bool) -> None:
+        """Draining a pipe, moving a directory, making a view: off the loop; the call is told when it is done, and when
+        what its contract wants done afterwards is."""
         with trio.CancelScope(shield=True):
-            await self._endings.finish(call, result)
+            if not whole:
+                await self._endings.finish(call, result)
+        if self._aftermath.due(call, result):
+            await self._aftermath.see_to(call, result)
         self._told(call, result)
         self._carry(self._admission.finished(self._over.popleft()))
 
@@ -476,7 +492,7 @@ class Calls:
             judged.run,
             judged.contract.read_only,
             judged.contract.remote,
-            False,
+            judged.contract.after_kill is not None,
             call.output_bytes,
             call.silent_ms,
             call.worker is not None and call.worker.calls_served == 1,

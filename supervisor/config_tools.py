@@ -16,14 +16,13 @@ import msgspec
 
 from protocol import Contract, Limits
 from protocol._contract_fields import declared_contract
+from protocol._contracts import AfterKill
 from protocol._deadlines import CEILING_MS
 from supervisor.config_tables import ConfigError, read_fields, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NOT_SERVED = (
-    "after_kill",
-    "lock_files",
     "progress",
     "reconcile",
     "refresh",
@@ -34,10 +33,11 @@ _NOT_SERVED = (
     "secrets",
 )
 LIMIT_KINDS = typing.get_type_hints(Limits)
-_CONTRACT_KINDS = {**typing.get_type_hints(Contract), "limits": dict[str, Any]}
+_CONTRACT_KINDS = {**typing.get_type_hints(Contract), "limits": dict[str, Any], "after_kill": dict[str, Any]}
 _CONTRACT_KINDS.pop("kind")
 _COMMAND_KINDS = {"argv": list[str], "arguments": dict[str, Any], "description": str}
 _PYTHON_KINDS = {"module": str, "path": str | list[str]}
+_AFTER_KILL_KINDS = typing.get_type_hints(AfterKill)
 _LEAST = {"core_bytes": 0, "open_files": 16}
 
 
@@ -121,6 +121,8 @@ def _python(given: dict[str, Any], place: str, limits: Limits, directory: str) -
 
 def _contract(given: dict[str, Any], place: str, limits: Limits, base: Contract | None = None) -> dict[str, Any]:
     fields = read_fields(given, _CONTRACT_KINDS, place)
+    if "after_kill" in fields:
+        fields["after_kill"] = _after_kill(fields["after_kill"], f"{place}.after_kill")
     if "limits" in fields:
         fields["limits"] = read_limits(fields["limits"], f"{place}.limits", limits)
     try:
@@ -129,6 +131,16 @@ def _contract(given: dict[str, Any], place: str, limits: Limits, base: Contract 
         raise ConfigError(f"{place}: {error}") from error
     plain: dict[str, Any] = msgspec.to_builtins(fields)
     return plain
+
+
+def _after_kill(table: object, place: str) -> AfterKill:
+    fields = read_fields(table, _AFTER_KILL_KINDS, place)
+    if "argv" not in fields:
+        raise ConfigError(f"{place}.argv is missing; a list of texts, the program first")
+    try:
+        return AfterKill(**fields)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _widest(fields: dict[str, Any]) -> Contract:

@@ -76,6 +76,8 @@ class Trouble:
 
     def settled(self, judged: Judged, settle: Settle) -> Notice | None:
         """A call is over; what its result is to say of its tool."""
+        if judged.after_kill:  # its end is nobody's fault but the hook's
+            return None
         if settle.status in _BY_ITSELF:
             if self._machine.knows(judged.tool):
                 self._tell(self._machine.on(Finished(judged.tool, key_of(judged), now_ns())))

@@ -16,6 +16,7 @@ import msgspec
 
 from protocol._contract_fields import declared_contract
 from protocol._contracts import ToolDescription
+from toolworkers._after_kill import refuse_unusable
 from toolworkers._content import to_content
 from toolworkers._context import Context
 from toolworkers._plans import CommandPlan
@@ -47,7 +48,8 @@ class Registry:
         self._tools: dict[str, Tool] = {}
 
     def add(self, added: Tool) -> None:
-        """Register one tool. Raises RegistryError when its name means another one."""
+        """Register one tool. Raises RegistryError when its name means another one, or its contract means nothing."""
+        _check_hook(added)
         there = self._tools.setdefault(added.name, added)
         if there is not added:
             raise RegistryError(
@@ -95,7 +97,9 @@ class Registry:
             contract = declared_contract(fields, known.contract)
         except (TypeError, ValueError) as error:
             raise RegistryError(f"tool.{name}: {error}") from error
-        self._tools[name] = msgspec.structs.replace(known, contract=contract)
+        changed = msgspec.structs.replace(known, contract=contract)
+        _check_hook(changed)
+        self._tools[name] = changed
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
@@ -114,6 +118,13 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._tools)
+
+
+def _check_hook(tool: Tool) -> None:
+    try:
+        refuse_unusable(tool)
+    except ValueError as error:
+        raise RegistryError(f"tool.{tool.name}: {error}") from error
 
 
 def builtin_registry() -> Registry:

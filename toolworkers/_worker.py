@@ -24,6 +24,7 @@ from protocol._contracts import Contract
 from protocol._errors import InvalidArguments, LocalProtocolError
 from protocol._worker_messages import Accepted, Call, Ended, WorkerReady
 from toolworkers import _world as world
+from toolworkers._after_kill import hook_of
 from toolworkers._baseline import Baseline, Scratch
 from toolworkers._channel import Channel
 from toolworkers._registry import Context, Registry, Tool
@@ -84,6 +85,8 @@ class Worker:
             return self._refuse(call, descriptors, "invalid_arguments", str(error), "invalid_arguments")
         if call.accepts:
             self._channel.send(Accepted(call.nonce))
+        if call.after_kill:
+            tool = hook_of(tool)
         if tool.contract.kind == "command":
             return self._run_command(call, tool, arguments, descriptors)
         return self._run_python(call, tool, arguments, descriptors)

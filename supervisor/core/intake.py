@@ -41,6 +41,8 @@ class Judged(msgspec.Struct):
     cwd: str | None = None
     run: str | None = None
     split_streams: bool = False
+    after_kill: bool = False
+    """Not the tool itself: the command that its contract wants after a kill."""
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
