@@ -141,7 +141,7 @@ def somebody_alive() -> Callable[..., list[str]]:
 def open_directory() -> Iterator[Path]:
     """A directory that every uid may write to (pytest's own are for their owner alone)."""
     path = Path(tempfile.mkdtemp(prefix="deadlined-test-"))
-    path.chmod(0o777)
+    path.chmod(0o1777)
     try:
         yield path
     finally:
