@@ -40,6 +40,7 @@ class Living(NamedTuple):
 
     pid: int
     started: int
+    state: str
     parent: int
     words: tuple[bytes, ...]
 
@@ -55,7 +56,7 @@ class Living(NamedTuple):
         return self.words in _GOOD_WORDS
 
     def __str__(self) -> str:
-        return f"{self.pid} {b' '.join(self.words).decode(errors='replace')!r}"
+        return f"{self.pid} {self.state} of {self.parent} {b' '.join(self.words).decode(errors='replace')!r}"
 
 
 class Witness:
@@ -134,7 +135,7 @@ def _look(pid: int) -> Living | None:
         words = tuple(Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0"))
     except OSError:
         return None
-    return None if stat[0] in (b"Z", b"X") else Living(pid, int(stat[19]), int(stat[1]), words)
+    return None if stat[0] in (b"Z", b"X") else Living(pid, int(stat[19]), stat[0].decode(), int(stat[1]), words)
 
 
 def _marked(mark: str) -> Iterator[int]:
@@ -142,6 +143,12 @@ def _marked(mark: str) -> Iterator[int]:
         with contextlib.suppress(OSError):
             if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
                 yield int(pid)
+
+
+def _daemons_and_zygotes(living: list[Living]) -> set[int]:
+    """Who may become the parent of somebody who dies, and serves no call: daemons and their children."""
+    daemons = {one.pid for one in living if b"serve" in one.words}
+    return daemons | {one.pid for one in living if one.parent in daemons}
 
 
 class Watch(threading.Thread):
@@ -158,9 +165,9 @@ class Watch(threading.Thread):
         while not self._over.wait(0.03):
             living = self._witness.living()
             strangers = [one for one in living if not one.of_the_product and not one.of_a_bystander]
-            parents = {one.parent for one in strangers}
+            above = {one.parent for one in strangers} - _daemons_and_zygotes(living)
             self.programs |= {one[:2] for one in strangers}
-            self.workers |= {one[:2] for one in living if one.pid in parents and one.of_the_product}
+            self.workers |= {one[:2] for one in living if one.pid in above and one.of_the_product}
 
     def stop(self) -> None:
         """The call is over."""
@@ -254,7 +261,9 @@ def open_world(kind: str, words: Sequence[str], config: str, **environment: str)
     uid = PLAIN_UID if os.getuid() == 0 and "setpriv" in words else os.getuid()
     witness = Witness()
     try:
-        (directory / "deadlined.toml").write_text(config)
+        (directory / "deadlined.toml").write_text(
+            config.replace("[daemon]\n", f"[daemon]\nstate_dir = '{directory}/s'\n")
+        )
         os.chown(directory, uid, -1)
         private = _start(directory, witness, words, environment)
         try:

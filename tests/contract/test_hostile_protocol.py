@@ -13,15 +13,12 @@ import pytest
 from deadlined import Client
 from protocol import CallResult
 from tests.contract.hostile_play import check, gone, judge_good, worse
+from tests.contract.hostile_rows import DAEMON
 from tests.contract.hostile_world import GOOD, PROGRAMS, Watch, World, interpreter, open_world, settles, whose
 
 pytestmark = pytest.mark.contract
 
-CONFIG = f"""
-[daemon]
-in_flight = 4
-spares = 1
-idle_worker_ms = 1000
+CONFIG = f"""{DAEMON}
 [tool.become]
 kind = "python"
 module = "hostile_bodies"
@@ -57,7 +54,7 @@ def attacked(world: World, tool: str, arguments: dict[str, Any], deadline_ms: in
         left = gone(world.witness, watch, world.witness.strangers(), ended=False)  # the worker is the program
         watch.stop()
         judge_good(good.wait())
-    assert left == [], (result, left)
+    assert left == [], (left, result)
     settles(lambda: worse(before, world.health()))
     assert "Traceback" not in world.log
     return result
