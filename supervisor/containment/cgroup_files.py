@@ -6,10 +6,12 @@ Reads and writes files; decides nothing about workers. Sources: cgroups(7), the 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 
 CONTROLLERS = ("memory", "pids")
 NAME_PREFIX = "deadlined."
+LEAF = ".leaf"
 _MOUNTS = "/proc/self/mounts"
 
 
@@ -22,7 +24,7 @@ class HandedDown:
 
     def __init__(self, directory: str) -> None:
         self._own, self._directory = os.path.dirname(directory), directory
-        self._leaf = f"{directory}.leaf"
+        self._leaf = directory + LEAF
         self._moved = False
         self._enable()
         if not self.controllers and self._alone():
@@ -65,16 +67,44 @@ class HandedDown:
             self._moved = True
 
 
+def take(directory: str) -> int | None:
+    """The descriptor that marks a group as a living daemon's for as long as it is open; None when another one has it.
+
+    A lock, and not the pid in its name: a daemon in another pid namespace has numbers that mean nothing here. Raises
+    FileNotFoundError when the group is not there (any more).
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(directory)  # a group that was removed is locked in vain
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def remove_abandoned(parent: str) -> None:
     """Take away what daemons that were killed left here. rmdir removes empty groups only, so nobody loses a process."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
-            pid = name.removeprefix(NAME_PREFIX).removesuffix(".leaf")
-            if name.startswith(NAME_PREFIX) and not os.path.exists(f"/proc/{pid}"):
-                _remove_tree(os.path.join(parent, name))
+            if name.startswith(NAME_PREFIX) and not name.endswith(LEAF):
+                _remove_if_abandoned(os.path.join(parent, name))
+
+
+def _remove_if_abandoned(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = take(directory)
+        if descriptor is not None:
+            _remove_tree(directory)
+            os.close(descriptor)
 
 
 def _remove_tree(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(directory + LEAF)
     with contextlib.suppress(OSError):
         for entry in os.scandir(directory):
             if entry.is_dir(follow_symlinks=False):

@@ -7,6 +7,8 @@ death (``cgroup.events`` wakes at most once in 10 ms); that is the pidfd's busin
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from dataclasses import dataclass, field
 
@@ -59,6 +61,7 @@ class ControlGroups:
         self._handed_down: files.HandedDown | None = None
         self._unified: frozenset[str] = frozenset()
         self._made: list[str] = []
+        self._held: list[int] = []
         self.why_not: list[str] = []
 
     @property
@@ -116,6 +119,8 @@ class ControlGroups:
             except OSError:
                 gone = False
         self._made.clear()
+        while self._held:
+            os.close(self._held.pop())
         if self._handed_down is not None:
             self._handed_down.give_back()
         return gone
@@ -124,8 +129,8 @@ class ControlGroups:
         if mount is None or own is None:
             self.why_not.append("cgroup v2 is not mounted")
             return
-        directory = os.path.join(mount, own.lstrip("/"), self._name)
-        if not self._make_own(directory, "cgroup v2"):
+        directory = self._make_own(os.path.join(mount, own.lstrip("/")), "cgroup v2")
+        if directory is None:
             return
         if os.access(f"{directory}/cgroup.kill", os.W_OK):
             self._killable = directory
@@ -138,21 +143,29 @@ class ControlGroups:
         if mount is None or own is None:
             self.why_not.append(f"no {controller} controller")
             return
-        directory = os.path.join(mount, own.lstrip("/"), self._name)
-        if self._make_own(directory, f"cgroup v1 {controller}"):
+        directory = self._make_own(os.path.join(mount, own.lstrip("/")), f"cgroup v1 {controller}")
+        if directory is not None:
             self._limiting[controller] = directory
 
-    def _make_own(self, directory: str, what: str) -> bool:
-        files.remove_abandoned(os.path.dirname(directory))
-        try:
-            os.mkdir(directory)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            self.why_not.append(f"{what} is not writable: {error.strerror}")
-            return False
-        self._made.append(directory)
-        return True
+    def _make_own(self, parent: str, what: str) -> str | None:
+        """A group of ours below ``parent``, held by a lock until `close`; None, with a reason noted: it cannot be."""
+        files.remove_abandoned(parent)
+        for attempt in itertools.count():
+            directory = os.path.join(parent, self._name + (f".{attempt}" if attempt else ""))
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory)
+                held = files.take(directory)
+            except FileNotFoundError:  # it was taken for abandoned between the two
+                continue
+            except OSError as error:
+                self.why_not.append(f"{what} is not writable: {error.strerror}")
+                return None
+            if held is not None:  # else a daemon with our pid, in another pid namespace, lives there
+                self._made.append(directory)
+                self._held.append(held)
+                return directory
+        return None
 
     def _make(self, group: WorkerGroup, directory: str) -> str:
         os.mkdir(directory)

@@ -92,10 +92,33 @@ def test_a_workers_group_is_joined_killed_and_removed():
 
 
 def test_what_a_killed_daemon_left_is_swept_and_a_living_ones_is_not(service):
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    for pid in (dead, str(os.getpid())):
-        (service / f"deadlined.{pid}" / "w1").mkdir(parents=True)
+    for name in ("killed", "living"):
+        (service / f"deadlined.{name}" / "w1").mkdir(parents=True)
+    held = files.take(str(service / "deadlined.living"))
+    assert held is not None
+    try:
+        files.remove_abandoned(str(service))
+        assert not (service / "deadlined.killed").exists()
+        assert (service / "deadlined.living" / "w1").exists()
+    finally:
+        os.close(held)
     files.remove_abandoned(str(service))
-    assert not (service / f"deadlined.{dead}").exists()
-    assert (service / f"deadlined.{os.getpid()}" / "w1").exists()
-    (service / f"deadlined.{os.getpid()}" / "w1").rmdir()
+    assert not (service / "deadlined.living").exists()
+
+
+def test_two_daemons_with_one_number_have_groups_of_their_own():
+    one, other = ControlGroups(), ControlGroups()
+    one.open()
+    other.open()
+    try:
+        assert one.can_kill == other.can_kill
+        if not one.can_kill:
+            pytest.skip(f"no group can be killed here: {one.why_not}")
+        groups = [daemon.group_for(7, Limits()) for daemon in (one, other)]
+        assert set(groups[0].directories).isdisjoint(groups[1].directories)
+        for group in groups:
+            group.close_joins()
+            assert group.remove()
+    finally:
+        assert one.close()
+        assert other.close()
