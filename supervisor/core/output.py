@@ -32,6 +32,7 @@ _PATH_BYTES = 400
 _ROUNDS = 4
 _KEY_OPENING = b"[key lines among them:]\n"
 _KEY_CLOSING = b"[the end:]\n"
+_KEY_HEADINGS = len(_KEY_OPENING + _KEY_CLOSING)
 
 
 def view_of(
@@ -112,21 +113,22 @@ class _Seen(NamedTuple):
 
 def _cut(seen: _Seen, cap: int) -> str:
     text = seen.text
-    room = cap - len(_marker(seen, seen.size, seen.lines or 0)) - len(_KEY_OPENING) - len(_KEY_CLOSING) - len(b"\n")
+    room = cap - _most_of_marker(seen) - len("\n")
     key_room = int(room * _KEY_SHARE)
     head_end = _head_end(text, min(seen.gap, int(room * _HEAD_SHARE)))
     least = seen.gap if seen.windows else head_end
     tail_start = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
     keys = key_lines(text, head_end, tail_start, seen.gap)
     for _ in range(_ROUNDS):
-        kept = fitting(keys, key_room)
-        key_room = sum(line.cost for line in kept)
+        kept = fitting(keys, key_room - _KEY_HEADINGS)
+        key_room = sum(line.cost for line in kept) + _KEY_HEADINGS if kept else 0
         # What the key lines left goes to the end, which may now hold some of them, which leaves more.
         wider = _tail_start(text, max(least, len(text) - (room - head_end - key_room)))
         if wider >= tail_start:
             break
         tail_start, keys = wider, [line for line in keys if line.at < wider]
-    return _composed(seen, head_end, tail_start, list(_numbered(fitting(keys, key_room), seen)))
+    kept = fitting(keys, key_room - _KEY_HEADINGS)
+    return _composed(seen, head_end, tail_start, list(_numbered(kept, seen)))
 
 
 def _composed(seen: _Seen, head_end: int, tail_start: int, keys: list[bytes]) -> str:
@@ -164,6 +166,11 @@ def _marker(seen: _Seen, kept_bytes: int, kept_lines: int) -> bytes:
     left = counted(seen.size - kept_bytes, (seen.lines or 0) - kept_lines)
     windows = " (looked at: its first and last 256 KiB)" if seen.windows else ""
     return f"[… left out: {left}; kept: {counted(kept_bytes, kept_lines)}{windows}{_whereabouts(seen.path)}]\n".encode()
+
+
+def _most_of_marker(seen: _Seen) -> int:
+    """The most bytes that a marker can take: every number as long as the largest, every plural with its s."""
+    return len(_marker(seen, 0, 0)) + len(f"{seen.size}{seen.lines or 0}ss")
 
 
 def _head_end(text: bytes, share: int) -> int:

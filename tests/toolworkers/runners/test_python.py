@@ -62,6 +62,16 @@ def test_a_value_over_the_limit_of_output_has_come_to_it_and_one_that_fits_no_fr
     assert (ended.how, ended.error_code) == ("raised", "content")
 
 
+def test_what_was_printed_over_the_limit_has_come_to_it_however_the_function_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The daemon looks every ten milliseconds; this may have been faster."""
+    monkeypatch.setattr(python, "_printed", lambda: 3_000)
+    assert python.run(3, of(double), {"number": 4}, HERE, 3_000).how == "ok"
+    assert python.run(3, of(double), {"number": 4}, HERE, 2_999).how == "output_limit"
+    assert python.run(3, of(fail), {"text": "why"}, HERE, 2_999).how == "output_limit"
+
+
 def test_an_exception_is_told_and_its_place_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = io.StringIO()
     monkeypatch.setattr(_failures, "_stderr", printed)
