@@ -243,3 +243,18 @@ def test_relative_paths_start_from_the_files_directory(tmp_path: Path, monkeypat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert load("../deadlined.toml").daemon.state_dir == f"{tmp_path}/state"
+
+
+def test_none_is_an_isolation_where_a_field_is_one_and_no_limit_where_it_is_not(tmp_path):
+    file = tmp_path / "deadlined.toml"
+    file.write_text("[daemon]\nisolation = 'none'\n[limits]\npids = 'none'\n[tool.shell]\nisolation = 'none'\n")
+    config = load(str(file))
+    assert (config.daemon.isolation, config.limits.pids) == ("none", None)
+    assert config.tool["shell"].contract_fields() == {"isolation": "none"}
+
+
+def test_a_tool_that_demands_more_isolation_than_it_wants_is_refused(tmp_path):
+    file = tmp_path / "deadlined.toml"
+    file.write_text("[tool.shell]\nisolation = 'none'\nmin_isolation = 'contain'\n")
+    with pytest.raises(ConfigError, match="below min_isolation"):
+        load(str(file))

@@ -8,6 +8,7 @@ from protocol import Contract, Limits, Reason, ToolDescription
 from protocol._client_messages import Submit
 from protocol._deadlines import CEILING_MS
 from supervisor.core.intake import Host, Refusal, judge
+from supervisor.core.levels import Ground
 from supervisor.core.tools import Tools
 
 NOW = 5_000_000_000
@@ -81,6 +82,15 @@ def test_demands_fail_closed():
     assert refusal(Submit(1, "t"), tools(min_containment="pidns+cgroup")).reason is Reason.CONTAINMENT
     assert refusal(Submit(1, "t", min_isolation="guard")).reason is Reason.CONTAINMENT
     judge(Submit(1, "t", min_containment="subreaper", min_isolation="limits"), tools(), HOST, NOW)
+
+
+def test_demands_are_judged_by_what_the_tools_own_workers_stand_on():
+    host = Host("pidns", "contain", Limits(), {"bare": Ground("subreaper", "limits")})
+    for demand in ({"min_containment": "pidns"}, {"min_isolation": "contain"}):
+        with pytest.raises(Refusal) as refused:
+            judge(Submit(1, "t", **demand), tools(), host, NOW)
+        assert refused.value.reason is Reason.CONTAINMENT
+    assert judge(Submit(1, "t", min_containment="subreaper", min_isolation="limits"), tools(), host, NOW)
 
 
 def test_the_output_limit_only_narrows():
