@@ -42,6 +42,7 @@ from supervisor.lives import LifeRecords
 from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
+from supervisor.processor_time import ProcessorTime
 
 _KILL_CAUSES = {
     Reason.TIME_BUDGET: Cause.DEADLINE_KILL,
@@ -86,6 +87,7 @@ class Calls:
         self._watch = OutputWatch(self.end)
         self.live: dict[str, LiveCall] = {}
         self._memory = MemoryWatch(self.live, self.end)
+        self._processor_time = ProcessorTime(self.live)
         self.gate = Gate(self._placement, quarantine, journal.note)
         self._aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
         self.pools = self._placement.pools
@@ -99,6 +101,7 @@ class Calls:
             self._nursery.start_soon(self._watch.run)
             self._nursery.start_soon(self.gate.trouble.run)
             self._nursery.start_soon(self._memory.run)
+            self._nursery.start_soon(self._processor_time.run)
             task_status.started()
             while True:
                 with trio.CancelScope() as self._nap:
@@ -307,7 +310,8 @@ class Calls:
         if call is not None:
             seen = worker.seen
             oom = worker.group.out_of_memory()
-            self._feed(call, machine.Died(worker.gone_ns, worker.signalled_ns, seen, worker.reaped, oom))
+            reaped = self._processor_time.completed(worker)
+            self._feed(call, machine.Died(worker.gone_ns, worker.signalled_ns, seen, reaped, oom))
 
     def unconfirmed_death(self, worker: Worker) -> None:
         """The confirm budget is spent: the call is answered, the worker stays watched and its slot in quarantine."""
