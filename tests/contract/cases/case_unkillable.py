@@ -1,5 +1,5 @@
-"""``python case_unkillable.py FLAG -m deadlined ARG…``: a daemon to which every kill of a process is refused while the
-file FLAG exists, and to whose killer every one ever is. As if all it runs belonged to another user.
+"""``python case_unkillable.py -m deadlined ARG…``: a daemon to which every kill of a process is refused while there is
+a file ``refuse`` in its directory, and to whose killer every one is. As if all it runs belonged to another user.
 
 It has to start with its own kills allowed: no daemon gets ready that cannot end the throw-away tree of its probe.
 """
@@ -16,7 +16,8 @@ import supervisor.containment.killer as killer_link
 from deadlined.__main__ import main
 
 REFUSE = Path(__file__).resolve().parents[1] / "refuse.py"
-flag, really_send, really_launch = sys.argv[1], kill.pidfd_send_signal, killer_link.launch
+really_send, really_launch = kill.pidfd_send_signal, killer_link.launch
+flag = os.path.join(os.environ["XDG_RUNTIME_DIR"], "refuse")
 
 
 def send(pidfd: int, number: int) -> None:
@@ -40,5 +41,5 @@ def launch(role: str, *rest: object) -> object:
 
 kill.pidfd_send_signal = send
 killer_link.launch = launch
-sys.argv = ["deadlined", *sys.argv[4:]]
+sys.argv = ["deadlined", *sys.argv[3:]]
 sys.exit(main())

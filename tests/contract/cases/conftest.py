@@ -7,17 +7,22 @@ the call's worker, while it runs: no word of the daemon's is believed, and no pr
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deadlined import Client, _outside
+from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 from deadlined.client import CallHandle
 from protocol import CallResult
-from tests.contract.conftest import MARK, TestedDaemon, open_daemons
+from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, open_daemons
 
 PATIENCE_S = 30
 """Until when something must have happened that takes milliseconds: a bound for a broken product, no measure."""
@@ -153,6 +158,21 @@ def check_ended(route: str, result: CallResult | None) -> None:
     assert result.kill is not None
     assert result.kill.confirmed
     assert result.kill.killed >= 1
+
+
+@contextmanager
+def open_daemon_as(python: list[str], config: str, *before: str) -> Iterator[PrivateDaemon]:
+    """A daemon of the uid that the words of `python` give. ``before``: a script that runs it, and its arguments."""
+    directory = Path(tempfile.mkdtemp(prefix="dl-"))
+    try:
+        (directory / "deadlined.toml").write_text(config)
+        if python != [sys.executable]:
+            os.chown(directory, PLAIN_UID, PLAIN_UID)
+        arguments = ["--config", str(directory / "deadlined.toml")]
+        with open_private_daemon(directory, {}, arguments, [*python, *before]) as daemon:
+            yield daemon
+    finally:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture
