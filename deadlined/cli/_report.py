@@ -51,7 +51,8 @@ def kill_words(kill: KillReceipt) -> str:
     )
     if kill.confirmed and kill.confirmed_after_ms is not None:
         return f"{sent}, all gone after {say_duration(kill.confirmed_after_ms)}"
-    return f"{sent}, END NOT CONFIRMED"
+    left = ", ".join(f"pid {one.pid} {one.command} in state {one.state}" for one in kill.survivors)
+    return f"{sent}, END NOT CONFIRMED" + (f": {left}" if left else "")
 
 
 def _print_said(result: CallResult) -> None:

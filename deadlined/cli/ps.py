@@ -11,7 +11,7 @@ from deadlined.cli._session import open_client
 from protocol._client_messages import ProcessRow
 from protocol._quantities import say_duration, say_size
 
-HEADINGS = ("worker", "pid", "state", "call", "tool", "left", "processes", "memory", "cpu")
+HEADINGS = ("worker", "slot", "pid", "state", "call", "tool", "left", "processes", "memory", "cpu")
 
 
 @click.command("ps")
@@ -35,15 +35,23 @@ def cells(row: ProcessRow) -> tuple[str, ...]:
     """A row under HEADINGS."""
     return (
         _or_dash(row.worker),
+        _or_dash(row.slot),
         _or_dash(row.pid),
         row.state,
         _or_dash(row.call),
         _or_dash(row.tool),
-        "-" if row.remaining_ms is None else say_duration(row.remaining_ms),
+        _left(row),
         _or_dash(row.processes),
         "-" if row.rss_bytes is None else say_size(row.rss_bytes),
         "-" if row.cpu_ms is None else say_duration(row.cpu_ms),
     )
+
+
+def _left(row: ProcessRow) -> str:
+    """Until when it holds its slot: to the deadline, or, killed, until it is dead."""
+    if row.state == "quarantined":
+        return "until dead"
+    return "-" if row.remaining_ms is None else say_duration(row.remaining_ms)
 
 
 def _or_dash(value: object) -> str:

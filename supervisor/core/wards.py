@@ -33,7 +33,8 @@ def _why(ward: Ward, settings: QuarantineSettings) -> str:
         case Measure.LEAKS:
             return f"tool {ward.tool}: {ward.count} of its workers were killed and are not dead"
         case _:
-            return f"tool {ward.tool}: {ward.count} different calls of it hung or lost their workers within {window}"
+            calls = "1 call of it" if ward.count == 1 else f"{ward.count} different calls of it"
+            return f"tool {ward.tool}: {calls} hung or lost the worker within {window}"
 
 
 def how_long(until_ns: int | None, now_ns: int) -> str:

@@ -203,7 +203,16 @@ def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Pat
         ),
         ("[tool.time]\nkind = 'mcp'\ncommand = 'x'", 'tool.time.kind = "mcp" is not served yet'),
         ("[tool.shell]\nretry = 2", "tool.shell.retry is not served yet"),
-        ("[tool.shell.after_kill]\nargv = ['x']", "tool.shell.after_kill is not served yet"),
+        ("[tool.shell.after_kill]\ntimeout_ms = 5", "tool.shell.after_kill.argv is missing"),
+        ("[tool.shell.after_kill]\nargv = []", "tool.shell.after_kill: after_kill.argv is empty"),
+        ("[tool.shell.after_kill]\nargv = ['x']\ntimeout_ms = '2m'", "tool.shell.after_kill: after_kill.timeout_ms"),
+        ("[tool.shell.after_kill]\nargv = ['x']\ncommand = 1", "tool.shell.after_kill.command is no setting"),
+        ("[tool.shell]\nlock_files = ['']", "tool.shell: lock_files has ''"),
+        ("[quarantine]\nleaks = 0", "quarantine: leaks = 0 is not allowed"),
+        ("[quarantine]\nwarn_keys = 9", "quarantine: warn_keys = 9 is above serial_keys"),
+        ("[quarantine]\npoison_ms = 'none'", "quarantine.poison_ms"),
+        ("[restart]\nclass_ends = 1", "restart: class_ends = 1 opens the breaker before the back-off"),
+        ("[restart]\nclass_ends = 50", "restart: class_ends = 50 can never be passed within class_window_ms"),
         ("[profile.edit]\nsteps = 5", "[profile] is not served yet; take the table out"),
         ("[detectors.strict]\n", "[detectors] is not served yet"),
         ("[[policy]]\ntool = '*'", "[policy] is not served yet"),
@@ -258,3 +267,18 @@ def test_a_tool_that_demands_more_isolation_than_it_wants_is_refused(tmp_path):
     file.write_text("[tool.shell]\nisolation = 'none'\nmin_isolation = 'contain'\n")
     with pytest.raises(ConfigError, match="below min_isolation"):
         load(str(file))
+
+
+def test_the_machines_take_their_settings_in_words_and_without_limits(tmp_path: Path) -> None:
+    config = read(tmp_path, "[quarantine]\nleaks = 'none'\nwindow_ms = '5m'\n[restart]\nprobe_ms = '10s'")
+    assert (config.quarantine.leaks, config.quarantine.window_ms, config.restart.probe_ms) == (None, 300_000, 10_000)
+    values, sources = config.effective()
+    assert values["quarantine"]["leaks"] is None
+    assert sources["quarantine.leaks"] == config.file
+    assert sources["restart.class_ends"] == "default"
+
+
+def test_what_is_done_after_a_kill_travels_to_the_worker_side_as_plain_values(tmp_path: Path) -> None:
+    text = "[tool.shell]\nlock_files = ['*.lock']\nafter_kill = { argv = ['x', '{cwd}'], timeout_ms = '5s' }"
+    fields = read(tmp_path, text).tool["shell"].contract_fields()
+    assert fields == {"lock_files": ("*.lock",), "after_kill": {"argv": ("x", "{cwd}"), "timeout_ms": 5_000}}

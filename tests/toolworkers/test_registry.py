@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from protocol import Approval
+from protocol._errors import InvalidArguments
+from toolworkers._after_kill import hook_of
 from toolworkers._context import Context
 from toolworkers._registry import Registry, RegistryError, builtin_registry
 from toolworkers._tools import MARK, tool
 
+NOWHERE = Context(deadline_ns=0, workdir="/")
 BUILTINS = ["edit_file", "list_files", "python", "read_file", "script", "search", "shell", "write_file"]
 
 
@@ -182,3 +185,30 @@ def test_the_builtins_load_no_loop_and_no_daemon() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["{path}"], "after_kill.argv\\[0\\] must be the literal name of a program"),
+        (["docker", "kill", "{nam}"], "{nam}, which is no argument of read_file; there are: path"),
+        (["docker", "{"], "a brace that is no placeholder"),
+    ],
+)
+def test_a_command_after_a_kill_that_could_never_run_is_refused_at_the_start(argv: list[str], said: str) -> None:
+    registry = builtin_registry()
+    with pytest.raises(RegistryError, match=said):
+        registry.override("read_file", {"after_kill": {"argv": argv}})
+
+
+def test_a_command_after_a_kill_takes_the_calls_arguments_and_none_of_them_as_an_option() -> None:
+    registry = builtin_registry()
+    registry.override("read_file", {"after_kill": {"argv": ["docker", "kill", "{path}"]}})
+    read_file = registry.get("read_file")
+    assert read_file is not None
+    hook = hook_of(read_file)
+    assert hook.call(hook.decode('{"path": "x y"}'), NOWHERE).argv == ["docker", "kill", "x y"]
+    with pytest.raises(InvalidArguments, match="would be read as an option of docker"):
+        hook.call(hook.decode('{"path": "--all"}'), NOWHERE)
+    assert hook.contract.kind == "command"
+    assert read_file.contract.kind == "python"

@@ -237,13 +237,15 @@ def test_tools_lists_and_tells_one(fake_daemon, command):
 
 def test_ps_shows_workers_and_the_queue(fake_daemon, command):
     rows = [
-        cm.ProcessRow(1, 42, "busy", "c_1", "shell", 1500, 3, 9 << 20, 12),
+        cm.ProcessRow(1, 42, "busy", "c_1", "shell", 1500, 3, 9 << 20, 12, slot=5),
         cm.ProcessRow(None, None, "queued", "c_2", "[bold]x[/bold]", 100),
+        cm.ProcessRow(2, 43, "quarantined", "c_3", "shell", 0, slot=6),
     ]
     fake_daemon.on[cm.ListProcesses] = lambda m: [cm.Processes(m.id, rows)]
     lines = command("ps")[1].splitlines()
-    assert lines[1].split() == ["1", "42", "busy", "c_1", "shell", "1.5", "s", "3", "9.0", "MiB", "12", "ms"]
-    assert lines[2].split() == ["-", "-", "queued", "c_2", "[bold]x[/bold]", "100", "ms", "-", "-", "-"]
+    assert lines[1].split() == ["1", "5", "42", "busy", "c_1", "shell", "1.5", "s", "3", "9.0", "MiB", "12", "ms"]
+    assert lines[2].split() == ["-", "-", "-", "queued", "c_2", "[bold]x[/bold]", "100", "ms", "-", "-", "-"]
+    assert lines[3].split()[:9] == ["2", "6", "43", "quarantined", "c_3", "shell", "until", "dead", "-"]
     assert json.loads(command("ps", "--json")[1])["rows"][0]["rss_bytes"] == 9 << 20
 
 
