@@ -1,4 +1,6 @@
-"""Public cases, chapter K12: what lies at the socket's place, who is let in, what the log and the status may cost."""
+"""Public cases, chapter K12: what lies at the socket's place, who is let in, what log and status may cost, locks that a
+kill leaves. (What a restart finds is in the other file of the chapter.)
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ import pytest
 
 from deadlined import Client
 from supervisor.doors import listening
-from tests.contract.conftest import AS_PLAIN_UID, PLAIN_UID, TestedDaemon
+from tests.contract.cases.by_deadline import killed_after
+from tests.contract.conftest import AS_PLAIN_UID, PLAIN_UID, TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
 
@@ -368,6 +371,78 @@ def test_b074_workers_that_die_at_their_start_are_started_ever_more_rarely_and_t
         assert client.status().replacements - made < 25
         assert len(log_of(daemon)) - before < 25 * 4_096
         flag.unlink()
+
+
+# ---------------------------------------------------------------- B075
+
+LOCKS = """
+[tool.shell]
+lock_files = [".git/*.lock"]
+[tool.graceful]
+kind = "command"
+argv = ["python3", "-c", "{code}"]
+arguments = { code = "str" }
+term_grace_ms = 300
+lock_files = [".git/*.lock"]
+"""
+TAKE = "import time\nlock = '.git/index.lock'\nopen(lock, 'x')\n"
+LET_GO = "import os, signal, sys\ndef let_go(*_):\n  os.unlink(lock); print('let go'); sys.exit(7)\n"
+LET_GO += "signal.signal(signal.SIGTERM, let_go)\n"
+HANG = "open('taken', 'w')\ntime.sleep(600)\n"
+
+
+@pytest.fixture(scope="module")
+def locking() -> Iterator[Client]:
+    with open_daemons() as start, Client(start(LOCKS).socket) as client:
+        yield client
+
+
+@pytest.fixture
+def repository(open_directory: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(open_directory)], check=True, capture_output=True)
+    (open_directory / "file").write_text("content")
+    return open_directory
+
+
+@pytest.mark.case("B075")
+def test_b075_a_killed_call_tells_of_the_lock_that_it_left_and_nobody_removes_it(locking, repository):
+    """The next git fails until a person has looked; and the daemon names the file to look at."""
+    arguments = {"argv": ["python3", "-c", TAKE + HANG]}
+    lock = repository / ".git" / "index.lock"
+    result = killed_after(repository / "taken", locking, "shell", arguments, cwd=repository, again=[lock]).wait()
+    notices = [notice for notice in result.notices if notice.detector == "lock_files"]
+    assert [(notice.level, str(lock) in notice.text) for notice in notices] == [("warn", True)]
+    assert lock.exists()
+    git = {"argv": ["git", "-c", "safe.directory=*", "add", "file"]}
+    failed = locking.call("shell", git, cwd=repository, deadline_ms=ENOUGH_MS)
+    assert (failed.status, failed.exit.code, "index.lock" in failed.output.view) == ("error", 128, True)
+    assert not [notice for notice in failed.notices if notice.detector == "lock_files"]
+    assert lock.exists()
+    lock.unlink()
+    added = locking.call("shell", git, cwd=repository, deadline_ms=ENOUGH_MS)
+    assert (added.status, added.notices) == ("ok", []), added.output.view
+
+
+@pytest.mark.case("B075")
+def test_b075_whoever_declared_no_locks_is_told_to_look_all_the_same(standing_daemon, open_directory):
+    arguments = {"argv": ["sh", "-c", "touch begun; sleep 600"]}
+    with Client(standing_daemon.socket) as client:
+        result = killed_after(open_directory / "begun", client, "shell", arguments, cwd=open_directory).wait()
+    assert "locks left behind" in result.next_action
+
+
+@pytest.mark.case("B075")
+def test_b075_a_tool_that_asked_for_a_grace_may_let_go_of_its_lock(locking, repository):
+    lock, code = repository / ".git" / "index.lock", LET_GO + TAKE + HANG
+    for deadline_ms in (900, 3_000, 10_000, 30_000):
+        lock.unlink(missing_ok=True)
+        (repository / "taken").unlink(missing_ok=True)
+        result = locking.call("graceful", {"code": code}, cwd=repository, deadline_ms=deadline_ms)
+        if "let go" in result.output.view:
+            break
+    assert (result.status, result.exit.code) == ("error", 7)
+    assert not lock.exists()
+    assert not [notice for notice in result.notices if notice.detector == "lock_files"]
 
 
 # ---------------------------------------------------------------- B077
