@@ -40,12 +40,13 @@ def plain_uid_python() -> Iterator[list[str]]:
     home = Path(tempfile.mkdtemp(prefix="deadlined-plain-"))
     try:
         home.chmod(0o755)
-        yield [*AS_PLAIN_UID, str(_make_environment(home))]
+        yield [*AS_PLAIN_UID, str(make_environment(home))]
     finally:
         shutil.rmtree(home)
 
 
-def _make_environment(home: Path) -> Path:
+def make_environment(home: Path) -> Path:
+    """An interpreter below ``home`` that a plain uid can run, with the product and what it needs to import."""
     base = next((path for path in _interpreters() if _runs_as_plain_uid([path, "-c", ""])), None)
     if base is None:
         pytest.fail(f"no Python {sysconfig.get_python_version()} that a plain uid can run; install one in /usr/bin")

@@ -18,16 +18,19 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from deadlined._private_daemon import PrivateDaemon
 from tests.contract.conftest import MARK, PLAIN_UID
+from tests.contract.lower_levels import SUBREAPER, refusing
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "hostile"
 ALLOWED = {"DEADLINED_HOSTILE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 """Without the first no hostile program runs."""
+NO_NAMESPACES, ISOLATION_NONE = LOWER = "no namespaces", "isolation none"
+"""Where calls have no pid namespaces: the host refuses them, or the configuration wants none."""
 SETTLES_WITHIN_S = 15.0
 GOOD = {"argv": ["sh", "-c", "sleep 0.1234; echo undisturbed"]}
 """A call that must not notice anything."""
@@ -194,7 +197,9 @@ class World:
     directory: Path
     python: str
     uid: int
-    notes: dict[str, object] = field(default_factory=dict)
+    environment_names: frozenset[str] = frozenset()
+    """What the daemon itself was started with."""
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def socket(self) -> str:
@@ -265,9 +270,10 @@ def open_world(kind: str, words: Sequence[str], config: str, **environment: str)
             config.replace("[daemon]\n", f"[daemon]\nstate_dir = '{directory}/s'\n")
         )
         os.chown(directory, uid, -1)
-        private = _start(directory, witness, words, environment)
+        given = _environment(directory, witness, environment)
+        private = _start(directory, witness, words, given)
         try:
-            yield World(kind, witness, private, directory, words[-1], uid)
+            yield World(kind, witness, private, directory, words[-1], uid, frozenset(given))
         finally:
             code = private.stop()
         assert code == 0, (code, private.words)
@@ -277,16 +283,19 @@ def open_world(kind: str, words: Sequence[str], config: str, **environment: str)
     assert [str(one) for one in left] == []
 
 
-def _start(directory: Path, witness: Witness, words: Sequence[str], more: dict[str, str]) -> PrivateDaemon:
-    socket, log = str(directory / "socket"), directory / "daemon.log"
+def _environment(directory: Path, witness: Witness, more: dict[str, str]) -> dict[str, str]:
     places = {f"XDG_{name}": str(directory / name.lower()) for name in ("STATE_HOME", "CACHE_HOME", "DATA_HOME")}
     own = {**places, "XDG_RUNTIME_DIR": str(directory), "HOME": str(directory), **ALLOWED, MARK: witness.mark, **more}
+    return {name: value for name, value in os.environ.items() if name != "DEADLINED_SOCKET"} | own
+
+
+def _start(directory: Path, witness: Witness, words: Sequence[str], given: dict[str, str]) -> PrivateDaemon:
+    socket, log = str(directory / "socket"), directory / "daemon.log"
     config = str(directory / "deadlined.toml")
     argv = [*words, "-m", "deadlined", "serve", "--socket", socket, "--config", config]
-    kept = {name: value for name, value in os.environ.items() if name != "DEADLINED_SOCKET"}
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            witness.inside(argv), env={**kept, **own}, cwd=directory, stdout=subprocess.PIPE, stderr=stderr
+            witness.inside(argv), env=given, cwd=directory, stdout=subprocess.PIPE, stderr=stderr
         )
     private = PrivateDaemon(socket, process, log)
     assert process.stdout is not None
@@ -305,3 +314,12 @@ def whose() -> list[str]:
 def interpreter(kind: str, request: pytest.FixtureRequest) -> list[str]:
     """The words that start Python as ``kind`` says."""
     return request.getfixturevalue("plain_uid_python") if "plain uid" in kind else [sys.executable]
+
+
+def lowered(kind: str, words: list[str], config: str) -> tuple[list[str], str]:
+    """Words and configuration of a daemon where ``kind`` names one of `LOWER`; others come back as they are."""
+    if NO_NAMESPACES in kind:
+        return refusing(SUBREAPER, words), config
+    return words, config.replace(
+        "[daemon]\n", '[daemon]\nisolation = "none"\n' if ISOLATION_NONE in kind else "[daemon]\n"
+    )

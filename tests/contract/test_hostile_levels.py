@@ -16,34 +16,23 @@ import pytest
 from deadlined import Client
 from tests.contract.hostile_play import play
 from tests.contract.hostile_rows import CONFIG, CORE, Row
-from tests.contract.hostile_world import World, interpreter, open_world, settles, whose
-from tests.contract.lower_levels import SUBREAPER, refusing
+from tests.contract.hostile_world import ISOLATION_NONE, LOWER, World, interpreter, lowered, open_world, settles, whose
 
 pytestmark = pytest.mark.contract
-
-PLACES = ["no namespaces", "isolation none"]
-
-
-def words_for(kind: str, request: pytest.FixtureRequest) -> list[str]:
-    """The words that start Python as ``kind`` says."""
-    words = interpreter(kind, request)
-    return words if "isolation none" in kind else refusing(SUBREAPER, words)
 
 
 def level_of(kind: str) -> tuple[str, str]:
     """What every result must say: containment and isolation."""
-    if "isolation none" in kind:
+    if ISOLATION_NONE in kind:
         return ("cgroup" if kind.startswith("own uid") and os.getuid() == 0 else "subreaper"), "none"
     return "subreaper", "limits"
 
 
-@pytest.fixture(scope="module", params=[f"{uid}, {place}" for uid in whose() for place in PLACES])
+@pytest.fixture(scope="module", params=[f"{uid}, {place}" for uid in whose() for place in LOWER])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A daemon at each level below `pidns` that this host can be made to give."""
-    config = CONFIG.replace(
-        "[daemon]\n", '[daemon]\nisolation = "none"\n' if "none" in request.param else "[daemon]\n", 1
-    )
-    with open_world(request.param, words_for(request.param, request), config) as world:
+    words, config = lowered(request.param, interpreter(request.param, request), CONFIG)
+    with open_world(request.param, words, config) as world:
         with Client(world.socket) as client:
             client.call("shell", {"argv": ["true"]}, deadline_ms=30_000)
         world.notes["began"] = world.settled()
@@ -52,7 +41,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.mark.parametrize("row", CORE, ids=str)
 def test_a_hostile_command_costs_its_own_call_only_without_namespaces(world: World, row: Row):
-    if "none" in world.kind and row.exec_ready is not None:
+    if ISOLATION_NONE in world.kind and row.exec_ready is not None:
         row = dataclasses.replace(row, ready=row.exec_ready)  # no limit but its caller's, as for `exec`
     result = play(world, row)
     assert (result.containment, result.isolation.achieved) == level_of(world.kind)

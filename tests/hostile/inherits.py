@@ -21,7 +21,9 @@ try:
 except OSError:
     say("terminal none")
 say("session", "own" if os.getsid(0) == os.getpid() else "shared")
-say("blocked", sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
-ignored = [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
+say("blocked", sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))
+ignored = [int(number) for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
 say("ignored", sorted(ignored))
+with open("/proc/self/oom_score_adj") as score:
+    say("oom", score.read().strip())
 say("environment", *sorted(os.environ))

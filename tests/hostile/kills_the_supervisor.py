@@ -1,4 +1,4 @@
-"""Signals HOSTILE_TARGET_PID, and its own pid 1, with what stops, ends and kills."""
+"""Sends HOSTILE_TARGET_PID, and its own pid 1, what HOSTILE_SIGNALS names (else what stops, and what kills)."""
 
 import os
 import signal
@@ -7,10 +7,12 @@ from _bounded import bound, say
 
 bound()
 assert os.getpid() != 1
-for name in ("SIGSTOP", "SIGKILL"):
-    for target in (int(os.environ["HOSTILE_TARGET_PID"]), 1):
+for name in os.environ.get("HOSTILE_SIGNALS", "SIGSTOP SIGKILL").split():
+    for whose, target in (("supervisor", int(os.environ["HOSTILE_TARGET_PID"])), ("pid1", 1)):
+        if whose == "pid1" and os.environ.get("HOSTILE_NO_NAMESPACE"):
+            continue  # it would be the machine's
         try:
             os.kill(target, getattr(signal, name))
-            say(name, "went to", "pid 1" if target == 1 else "the supervisor")
-        except OSError:
-            say(name, "refused")
+            say(f"{name}-to-{whose}", "obtained")
+        except OSError as error:
+            say(f"{name}-to-{whose}", "refused", error.errno)

@@ -1,4 +1,4 @@
-"""Looks for HOSTILE_CANARY's value in the environment and command line of every process it can see."""
+"""Looks for HOSTILE_CANARY's value, read backwards, in its environment and in what it can read of every process."""
 
 import os
 
@@ -6,6 +6,7 @@ from _bounded import bound, say
 
 bound()
 wanted, found = os.environ.pop("HOSTILE_CANARY").encode()[::-1], 0
+say("own", "obtained" if wanted in b" ".join(os.environb.values()) else "refused")
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for file in ("environ", "cmdline"):
         try:
@@ -13,4 +14,4 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 found += wanted in opened.read()
         except OSError:
             continue
-say("obtained" if found else "nothing found")
+say("others", "obtained" if found else "refused")
