@@ -1,13 +1,13 @@
 """The way of one call: submitted → judged → admitted → placed on a worker → settled → told.
 
-A shell: no task per call and no policy. `core/intake` judges, `core/admission` says who runs next, `placement` on which
-worker, `core/call` what happened, `core/results` what to say of it; this file carries their effects out and turns what
-workers say into their inputs. A kill enters as an event (`gone`) and takes the same way out as an answer.
+A shell: no task per call and no policy. `submissions` says what a submit becomes, `core/admission` who runs next,
+`intents` what must be on the disk first, `placement` on which worker, `core/call` what happened, `settlement` what is
+told; this file carries their effects out and turns what workers say into their inputs. A kill enters as an event
+(`gone`) and takes the same way out as an answer.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import deque
 from typing import assert_never
@@ -17,15 +17,15 @@ import trio
 from protocol._client_messages import Submit
 from protocol._deadlines import NEVER_NS, NS_PER_MS
 from protocol._errors import ProtocolError
-from protocol._outcomes import CallResult, Delivery, Isolation, Reason, Status
+from protocol._outcomes import Reason, Status
 from protocol._worker_messages import Accepted, Call, Ended, FromWorker, Progress
 from supervisor.aftermath import Aftermath
 from supervisor.clock import loop_time, now_ns
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.workers import Worker
-from supervisor.core import admission, results
+from supervisor.core import admission
 from supervisor.core import call as machine
-from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
+from supervisor.core.intake import Host
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
@@ -36,21 +36,14 @@ from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
-from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.lives import LifeRecords
 from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 from supervisor.processor_time import ProcessorTime
-
-_KILL_CAUSES = {
-    Reason.TIME_BUDGET: Cause.DEADLINE_KILL,
-    Reason.MEMORY_LIMIT: Cause.OOM,
-    Reason.PROTOCOL_ERROR: Cause.PROTOCOL_ERROR,
-    Reason.WORKER_LOST: Cause.CRASH,
-}
-_NO_MECHANISM: list[str] = []
+from supervisor.settlement import Settlement
+from supervisor.submissions import Submissions
 
 
 class Calls:
@@ -68,32 +61,31 @@ class Calls:
         records: LifeRecords,
         quarantine: QuarantineSettings,
     ) -> None:
-        self._boot, self._host, self._tools, self._endings = boot, host, tools, endings
+        self._endings, self._journal, self._records = endings, journal, records
         self._admission = admit
-        self._placement = Placement(killer, self._place)
-        self._numbers = itertools.count(1)
         self._nonces = itertools.count(1)
-        self._keys = Keys()
-        self._journal = journal
-        self.spawned = records.spawned
-        self._records = records
-        self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
         self._granted: deque[admission.Effect] = deque()
         self._over: deque[str] = deque()
         self._carrying = False
+        self._feeding = 0
         self._wake_ns = NEVER_NS
         self._nap: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
-        self._watch = OutputWatch(self.end)
         self.live: dict[str, LiveCall] = {}
+        self._watch = OutputWatch(self.end)
         self._memory = MemoryWatch(self.live, self.end)
         self._processor_time = ProcessorTime(self.live)
-        self.gate = Gate(self._placement, quarantine, journal.note)
-        self._aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
-        self.pools = self._placement.pools
-        self.idle, self.killer_changed = self._placement.idle, self._placement.killer_changed
-        self.workers = self._placement.workers
-        self.settled = self.kills = 0
+        self._placement = placement = Placement(killer, self._place)
+        self.gate = Gate(placement, quarantine, journal.note)
+        self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
+        aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
+        self.settlement = Settlement(
+            host, placement.pools, endings, self._intents, self.gate.trouble, aftermath, self.live, self._is_over
+        )
+        self._submissions = Submissions(boot, host, tools, self.gate, journal, self.settlement, self.live)
+        self.pools, self.workers = placement.pools, placement.workers
+        self.idle, self.killer_changed = placement.idle, placement.killer_changed
+        self.spawned = records.spawned
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep time for calls that have no worker yet, and run the slow ends of others, until cancelled."""
@@ -113,37 +105,18 @@ class Calls:
 
     def submit(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A call is asked for. It may have settled when this returns (refused, replayed); else watch it."""
-        now = now_ns()
-        call_id = f"c_{self._boot}{next(self._numbers):06x}"
-        key = call_id  # never used twice; a client's delivery key takes its place
-        claim: Claim | None = None
-        try:
-            judged = judge(submit, self._tools, self._host, now)
-            if submit.key is not None:
-                claim = self._keys.claim(submit, uid, call_id, judged.arguments, self._came_to_nothing)
-                if claim.earlier is not None:
-                    return self._again(call_id, claim, submit, uid, now)
-                key = claim.key
-            self.gate.check()  # behind the key: an answer that is there is given at any time
-            self._check_journal()
-            self.gate.check_call(judged)
-        except Refusal as refusal:
-            return self._refused(call_id, uid, submit, refusal, now)
-        call = LiveCall(call_id, uid, key, judged, now, claim)
-        self.live[call_id] = call
+        call = self._submissions.take(submit, uid)
+        if not isinstance(call, LiveCall) or call.result is not None or call.id in self.live:
+            return call
+        self.live[call.id] = call
         if submit.detach:
             call.detached = True
             self._intents.plan(call, self._planned)
         else:
             self._admit(call)
         if call.worker is None and call.result is None:
-            self._keep_time(judged.deadline_ns)
+            self._keep_time(call.judged.deadline_ns)
         return call
-
-    def _check_journal(self) -> None:
-        """Raises Refusal while nothing can be made durable: what a call is about to do could not be."""
-        if self._journal.refuses:
-            raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble or "the journal takes nothing")
 
     def detach(self, call: LiveCall) -> None:
         """Somebody detaches a call that was attached: `LiveCall.planners` hear when that is on the disk."""
@@ -160,14 +133,12 @@ class Calls:
 
     def recall(self, recovered: Recovered) -> None:
         """What the last life left: its results can be asked for again, its delivery keys are taken."""
-        for kept in recovered.kept:
-            self._endings.kept.keep(kept)
-        for key in recovered.keys:
-            self._keys.recall(key.place, key.said, key.call)
+        self.settlement.recall(recovered)
+        self._submissions.recall(recovered)
 
     def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
         """A live or kept call of the same uid (root may see all)."""
-        call = self.live.get(call_id) or self._endings.kept.get(call_id)
+        call = self._submissions.find(call_id)
         return call if call is not None and uid in (call.uid, 0) else None
 
     async def wait_idle(self) -> None:
@@ -336,6 +307,7 @@ class Calls:
     # ------------------------------------------------------------ the machine's effects
 
     def _feed(self, call: LiveCall, given: machine.Input) -> None:
+        self._feeding += 1
         for effect in call.machine.on(given):
             match effect:
                 case machine.Dispatch():
@@ -344,14 +316,26 @@ class Calls:
                     assert call.worker is not None
                     self.pools[call.judged.flavour].end_at(call.worker, effect.at_ns, effect.term_ns)
                 case machine.Settle():
-                    self._settle(call, effect)
+                    self._watch.discard(call)
+                    assert self._nursery is not None
+                    self.settlement.settle(call, effect, self._nursery)
                 case machine.Release():
                     self._placement.release(call, effect.reusable)
                 case machine.PlaceAgain():
                     self._place_again(call)
                 case _:
                     assert_never(effect)
-        # Only now, with its worker free again, does the call's place go to the next: that one finds the worker ready.
+        self._feeding -= 1
+        self._free_places()
+
+    def _is_over(self, call: LiveCall) -> None:
+        """The call holds nothing any more; but its worker is free only when its machine's effects are carried out."""
+        self._over.append(call.id)
+        if not self._feeding:
+            self._free_places()
+
+    def _free_places(self) -> None:
+        """The place of a call goes to the next, which finds the worker ready."""
         while self._over:
             self._carry(self._admission.finished(self._over.popleft()))
 
@@ -387,117 +371,3 @@ class Calls:
         worker.calls_served += 1
         self._watch.add(call, call.machine.started_ns or 0)
         self._intents.advanced(call, rows.SENT)
-
-    def _settle(self, call: LiveCall, settle: machine.Settle) -> None:
-        self._watch.discard(call)
-        if settle.death is not None:
-            self.kills += 1
-            assert call.worker is not None
-            call.worker.ended_for = call.worker.ended_for or _KILL_CAUSES.get(
-                settle.reason or Reason.CLIENT, Cause.CANCEL_KILL
-            )
-        result = results.result_of(self._facts(call), settle)
-        if notice := self.gate.trouble.settled(call.judged, settle):
-            result.notices.append(notice)
-        whole = self._endings.finish_now(call, result)
-        if whole and not self._aftermath.due(call, result):
-            self._told(call, result)
-            return
-        assert self._nursery is not None
-        self._nursery.start_soon(self._settle_slowly, call, result, whole)
-
-    async def _settle_slowly(self, call: LiveCall, result: CallResult, whole: bool) -> None:
-        """Draining a pipe, moving a directory, making a view: off the loop; the call is told when it is done, and when
-        what its contract wants done afterwards is."""
-        with trio.CancelScope(shield=True):
-            if not whole:
-                await self._endings.finish(call, result)
-        if self._aftermath.due(call, result):
-            await self._aftermath.see_to(call, result)
-        self._told(call, result)
-        self._carry(self._admission.finished(self._over.popleft()))
-
-    def _told(self, call: LiveCall, result: CallResult) -> None:
-        """The result is whole. Its place goes to the next at once; who waits for it hears when it is on the disk, if
-        that was promised, and at once if not."""
-        self._over.append(call.id)
-        if call.recorded:
-            result.durable = True
-            kept = self._endings.pack(call, result)
-            self._intents.settled(call, result, kept, functools.partial(self._tell, call, result, kept))
-        else:
-            call.tell(result)  # first: who waits for it need not wait for our bookkeeping
-            kept = self._endings.pack(call, result)
-            self._keep(call, kept)
-            self._intents.settled(call, result, kept, None)
-
-    def _tell(self, call: LiveCall, result: CallResult, kept: KeptCall, durable: bool) -> None:
-        if not durable:  # the disk may take this one later
-            result.durable = False
-            kept = self._endings.pack(call, result)
-            self._intents.amended(kept)
-        call.tell(result)
-        self._keep(call, kept)
-
-    def _keep(self, call: LiveCall, kept: KeptCall) -> None:
-        self.settled += 1
-        del self.live[call.id]
-        assert call.result is not None
-        self._endings.settled(call, call.result, kept)
-
-    # ------------------------------------------------------------ refusals
-
-    def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
-        judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
-        call = LiveCall(call_id, uid, call_id, judged, now)
-        status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else Status.NOT_EXECUTED
-        settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
-        call.result = results.result_of(self._facts(call), settle)
-        self.settled += 1
-        self._endings.kept.keep(self._endings.pack(call, call.result))
-        event = rows.refused(
-            call_id, uid, submit.run, submit.tool, str(refusal.reason), str(refusal), call.submitted_ms
-        )
-        self._journal.append((event,))
-        return call
-
-    def _came_to_nothing(self, call_id: str) -> bool:
-        """Whether a call did not run and may be sent again under its key. One that was cancelled is not wanted."""
-        kept = self._endings.kept.get(call_id)
-        if kept is None or (result := kept.result).status is Status.CANCELLED:
-            return False
-        return result.delivery is Delivery.NOT_DELIVERED
-
-    def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:
-        """The same delivery key: the same call answers, or a conflict does."""
-        earlier = claim.earlier or ""
-        found = self.live.get(earlier) or self._endings.kept.get(earlier)
-        if found is not None and claim.same:
-            return found
-        text = f"key {submit.key!r} stands for call {earlier}, " + (
-            "whose result is no longer kept" if claim.same else "which has another tool or other arguments"
-        )
-        return self._refused(call_id, uid, submit, Refusal(Reason.KEY_CONFLICT, text), now)
-
-    def _facts(self, call: LiveCall) -> results.Facts:
-        judged = call.judged
-        pool = self.pools.get(judged.flavour)
-        return results.Facts(
-            call.id,
-            judged.tool,
-            call.submitted_ns,
-            judged.deadline_ns,
-            judged.deadline_ms,
-            call.machine.started_ns,
-            self._host.containment if pool is None else pool.containment,
-            Isolation(self._host.wanted, self._host.isolation) if pool is None else pool.isolation,
-            _NO_MECHANISM if pool is None else pool.mechanism,
-            call.key,
-            judged.run,
-            judged.contract.read_only,
-            judged.contract.remote,
-            judged.contract.after_kill is not None,
-            call.output_bytes,
-            call.silent_ms,
-            call.worker is not None and call.worker.calls_served == 1,
-        )

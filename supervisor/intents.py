@@ -69,6 +69,12 @@ class Intents:
         now = wall_ms()
         self._journal.append(rows.settled(_row(call), result, kept, now + self._ttl_ms, now), then)
 
+    def refused(self, call: LiveCall, reason: str, text: str) -> None:
+        """Nothing of the call was begun, and no row is made for it: an event only."""
+        judged = call.judged
+        event = rows.refused(call.id, call.uid, judged.run, judged.tool, reason, text, call.submitted_ms)
+        self._journal.append((event,))
+
     def amended(self, kept: KeptCall) -> None:
         """A result was told without the disk, and says so: the disk is to have it as it was told."""
         self._journal.append(rows.amended(kept))
