@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from time import sleep
 
 CONTROLLERS = ("memory", "pids")
 NAME_PREFIX = "deadlined."
 LEAF = ".leaf"
+_LOOKS, _BETWEEN_LOOKS_S = 50, 0.01
 _MOUNTS = "/proc/self/mounts"
 
 
@@ -102,13 +104,25 @@ def _remove_if_abandoned(directory: str) -> None:
             os.close(descriptor)
 
 
+def remove_soon(directory: str) -> bool:
+    """Remove a group and those in it; False when it is still there after `_LOOKS` looks. A group is busy for a moment
+    after its last process has been reaped."""
+    for _ in range(_LOOKS):
+        _remove_tree(directory)
+        if not os.path.exists(directory):
+            return True
+        sleep(_BETWEEN_LOOKS_S)
+    return False
+
+
 def _remove_tree(directory: str) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(directory + LEAF)
     with contextlib.suppress(OSError):
         for entry in os.scandir(directory):
             if entry.is_dir(follow_symlinks=False):
-                os.rmdir(entry.path)
+                with contextlib.suppress(OSError):  # one that is busy keeps no other
+                    os.rmdir(entry.path)
         os.rmdir(directory)
 
 

@@ -109,15 +109,13 @@ class ControlGroups:
             self._bound(group, controller, parent, worker, limits)
 
     def close(self) -> bool:
-        """Remove the daemon's own groups; False when one would not go (a worker is still in it)."""
+        """Remove the daemon's own groups and its workers'; False when one would not go (a worker is still in it).
+
+        Blocks while the kernel holds the group of a process that has just ended, half a second at most.
+        """
         gone = True
         for directory in reversed(self._made):
-            try:
-                os.rmdir(directory)
-            except FileNotFoundError:
-                pass
-            except OSError:
-                gone = False
+            gone &= files.remove_soon(directory)
         self._made.clear()
         while self._held:
             os.close(self._held.pop())
