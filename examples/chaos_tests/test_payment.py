@@ -45,15 +45,16 @@ def test_a_worker_that_dies_in_a_payment_leaves_the_outcome_unknown_and_one_that
 def test_a_stopped_daemon_stops_no_deadline(
     deadlined_client: Client, deadlined_daemon: ChaosDaemon, tmp_path: Path
 ) -> None:
-    ticking = "while :; do date +%N > tick; sleep 0.02; done"
-    call = deadlined_client.submit("shell", {"argv": ["sh", "-c", ticking]}, deadline_ms=1_000, cwd=str(tmp_path))
-    while not (tmp_path / "tick").exists():
+    ticks, ticking = tmp_path / "tick", ["sh", "-c", "while :; do date +%N > tick; sleep 0.02; done"]
+    call = deadlined_client.submit("shell", {"argv": ticking}, deadline_ms=3_000, cwd=tmp_path)
+    while not ticks.exists():
+        assert call.result() is None
         time.sleep(0.01)
     with deadlined_daemon.stop_daemon():
-        time.sleep(1.5)
-        last = (tmp_path / "tick").stat().st_mtime_ns
+        time.sleep(3.2)
+        last = ticks.stat().st_mtime_ns
         time.sleep(0.3)
-        assert (tmp_path / "tick").stat().st_mtime_ns == last, "it was killed while the daemon slept"
+        assert ticks.stat().st_mtime_ns == last, "it was killed while the daemon slept"
     assert call.wait().reason == "time_budget"
 
 

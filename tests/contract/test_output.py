@@ -99,13 +99,28 @@ def memory(pid: int) -> int:
     return 1024 * sum(int(kib) for kib in re.findall(r"^Private_\w+: +(\d+) kB", fields, re.MULTILINE))
 
 
-def test_each_stream_is_counted_and_the_view_has_both(client: Client) -> None:
-    apart = sh(client, "echo step-1-of-9; echo oops >&2; sleep 30", deadline_ms=500, split_streams=True)
-    assert {name: info.bytes for name, info in apart.output.streams.items()} == {"stdout": 12, "stderr": 5}
-    assert apart.output.view == "[stdout]\nstep-1-of-9\n[stderr]\noops\n"
-    together = sh(client, "echo step-1-of-9; echo oops >&2; sleep 30", deadline_ms=500)
-    assert {name: info.bytes for name, info in together.output.streams.items()} == {"both": 17}
-    assert together.output.view == "step-1-of-9\noops\n"
+@pytest.mark.parametrize(
+    ("split", "written", "view"),
+    [
+        (True, {"stdout": b"step-1-of-9\n", "stderr": b"oops\n"}, "[stdout]\nstep-1-of-9\n[stderr]\noops\n"),
+        (False, {"both": b"step-1-of-9\noops\n"}, "step-1-of-9\noops\n"),
+    ],
+    ids=["apart", "together"],
+)
+def test_each_stream_of_a_killed_call_is_counted_and_the_view_has_both(
+    client: Client, split: bool, written: dict[str, bytes], view: str
+) -> None:
+    argv = ["sh", "-c", "echo step-1-of-9; echo oops >&2; sleep 300"]
+    call = client.submit("shell", {"argv": argv}, deadline_ms=ENOUGH_MS, split_streams=split)
+    while {name: b"".join(call.output(stream=name, follow=False)) for name in written} != written:
+        assert call.result() is None
+        time.sleep(0.02)
+    call.cancel()
+    result = call.wait()
+    assert {name: info.bytes for name, info in result.output.streams.items()} == {
+        name: len(data) for name, data in written.items()
+    }
+    assert result.output.view == view
 
 
 def test_a_silent_stream_is_listed_with_no_bytes_and_no_file(client: Client) -> None:

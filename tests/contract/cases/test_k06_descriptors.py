@@ -128,7 +128,7 @@ def test_b031_so_does_a_python_tool(calls, code):
 )
 @pytest.mark.usefixtures("no_growth")
 def test_b031_a_value_is_no_way_around_it(calls, tool, arguments):
-    """What would not fit a frame is refused where it was made, with what to do instead; what is over the cap has come to it."""
+    """What would not fit a frame is refused where it was made, and over the cap it has come to it."""
     result = calls.tool(tool, arguments, deadline_ms=60_000)
     assert (result.status, result.error.code, result.content) == ("error", "content", None)
     assert "write large results to a file" in result.error.message
