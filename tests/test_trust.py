@@ -4,13 +4,14 @@ should. The suites themselves are run by `make trust`."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 import pytest
 
 from protocol._framing import FrameBuffer
 from tests.trust import __main__ as command
-from tests.trust import frames_mutated, registry
+from tests.trust import deaths, frames_mutated, registry
 from tests.trust.registry import CannotRun, Figures, Suite
 
 
@@ -164,3 +165,10 @@ def test_the_frames_suite_sees_memory_that_an_announcement_takes(monkeypatch: py
     }
     monkeypatch.setattr(frames_mutated, "EARS", broken)
     assert "bytes at once" in "".join(frames_mutated._chunk((11, 0, 5_000)).failures)
+
+
+@pytest.mark.parametrize("point", deaths.POINTS.values(), ids=list(deaths.POINTS))
+def test_every_point_at_which_a_daemon_can_be_made_to_die_is_in_the_product(point: deaths.Point) -> None:
+    *_, function = deaths.find(point)
+    assert callable(function)
+    assert point.before or not inspect.iscoroutinefunction(function), "it returns before it has done anything"

@@ -34,9 +34,9 @@ OF_A_CALL = {
     "after_frame": Point("supervisor.calls:Calls._dispatch", False),
     "after_accepted": Point("supervisor.intents:Intents.advanced", False),
     "before_result": Point("supervisor.intents:Intents.settled", True),
-    "after_result_commit": Point("supervisor.calls:Calls._tell", True),
+    "after_result_commit": Point("supervisor.settlement:Settlement._tell", True),
     "after_tell": Point("supervisor.live_call:LiveCall.tell", False),
-    "after_all": Point("supervisor.calls:Calls._keep", False),
+    "after_all": Point("supervisor.settlement:Settlement._keep", False),
 }
 OF_A_START = {
     "before_state": Point("supervisor.runtime:StateDirectory.open", True),
@@ -84,14 +84,19 @@ def rig(words: str) -> None:
     _patch(POINTS[name], death.arrive)
 
 
-def _patch(point: Point, arrive: Callable[[], None]) -> None:
-    """Raises AttributeError when the product has no such function any more: a point that is nowhere proves nothing."""
+def find(point: Point) -> tuple[Any, str, Callable[..., Any]]:
+    """Who holds the function, its name there, and itself. Raises AttributeError when the product has it no more: a
+    point that is nowhere proves nothing."""
     module, _, path = point.where.partition(":")
     holder: Any = importlib.import_module(module)
     *outer, name = path.split(".")
     for part in outer:
         holder = getattr(holder, part)
-    real = getattr(holder, name)
+    return holder, name, getattr(holder, name)
+
+
+def _patch(point: Point, arrive: Callable[[], None]) -> None:
+    holder, name, real = find(point)
 
     def patched(*given: Any, **named: Any) -> Any:
         if point.before:

@@ -105,15 +105,26 @@ def lane(number: int, count: int, seed: int) -> Figures:
         with SuiteDaemon(directory, SETTINGS) as daemon:
             for turn, (now, then) in enumerate(itertools.pairwise([*plans, Plan("", "", 0)])):
                 where = f"lane {number}, death {turn} of seed {seed}"
-                if daemon.process is None:
-                    daemon.start(now.rig)
+                if daemon.process is None and not _started(daemon, now.rig, figures, where):
+                    continue
                 ledger = Ledger(directory / f"effects{turn}", f"t{turn}")
                 since = _Round(daemon, ledger, rng, figures, now, since).play(where, then.rig)
-            daemon.stop()
+            if daemon.process is not None:
+                daemon.stop()
             _check_log(daemon, figures, f"lane {number} of seed {seed}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return figures
+
+
+def _started(daemon: SuiteDaemon, rig: str, figures: Figures, where: str) -> bool:
+    try:
+        daemon.start(rig)
+    except NotReady as error:
+        figures.tried += 1
+        figures.fail(f"{where}: it did not start: {error}")
+        return False
+    return True
 
 
 class _Round:
