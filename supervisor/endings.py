@@ -162,7 +162,7 @@ class Endings:
             result.notices.append(Notice("output_lost", "warn", text))
 
     def _forget(self, kept: KeptCall) -> None:
-        self._journal.append((rows.forgotten(kept.id),))
+        self._journal.append(rows.forgotten(kept.id))
 
     def _sealed(self, seal: Seal) -> None:
         """An event and not a change of the result: every reader of that hears the same bytes for good."""

@@ -24,7 +24,7 @@ from supervisor.journal.store import Change, Store
 
 _STREAMS = ("both", "stdout", "stderr")
 _COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, submitted_ms"
-_UNSETTLED = f"SELECT {_COLUMNS}, state FROM calls WHERE result IS NULL AND state IN (?, ?, ?, ?)"  # noqa: S608  # ours
+_UNSETTLED = f"SELECT {_COLUMNS}, state FROM calls WHERE {rows.STILL_OPEN}"  # noqa: S608  # our own words
 _KEPT = """SELECT id, uid, result, files, expires_ms, output_bytes FROM calls
     WHERE result IS NOT NULL ORDER BY expires_ms DESC LIMIT ?"""
 
@@ -60,7 +60,7 @@ def recover(store: Store, outputs: str, ttl_ms: int, clocks: Clocks) -> Recovere
 
 def _settle_interrupted(store: Store, outputs: str, ttl_ms: int, clocks: Clocks) -> int:
     changes: list[Change] = []
-    found = list(store.rows(_UNSETTLED, rows.UNSETTLED))
+    found = list(store.rows(_UNSETTLED))
     for *fields, state in found:
         row = rows.CallRow(*fields)
         result = _interrupted(row, str(state), outputs, clocks.wall_ms)

@@ -18,6 +18,8 @@ from supervisor.journal.results import KeptCall, digest
 from supervisor.journal.store import Change, Draft
 
 PLANNED, CLAIMED, SENT, ACCEPTED = UNSETTLED = ("planned", "claimed", "sent", "accepted")
+STILL_OPEN = f"(result IS NULL AND state IN {UNSETTLED})"
+"""In SQL, word for word that of the index `calls_open`. Python writes a tuple of words as SQL does."""
 _TEXT_BYTES = 2_000
 """Bound on a free text in an event: the log is no place for a tool's output."""
 
@@ -100,17 +102,17 @@ def refused(call: str, uid: int, run: str | None, tool: str, reason: str, text: 
     return Change(event=draft(EventKind.CALL_REFUSED, now_ms, call, uid, run, data))
 
 
-def forgotten(call: str) -> Change:
-    """A result's time is up. The row stays while its delivery key must be remembered; `too_old` takes it later."""
-    return Change("UPDATE calls SET result = NULL, arguments = NULL, files = NULL WHERE id = ?", (call,))
+def forgotten(call: str) -> tuple[Change, ...]:
+    """A result's time is up. The row stays only where its delivery key must be remembered; `too_old` takes it later."""
+    return (
+        Change("DELETE FROM calls WHERE id = ? AND place IS NULL", (call,)),
+        Change("UPDATE calls SET result = NULL, arguments = NULL, files = NULL WHERE id = ?", (call,)),
+    )
 
 
 def too_old(before_ms: int) -> tuple[Change, ...]:
-    """Rows whose delivery key need not be remembered any more, and those that had none."""
-    unsettled = f"state IN {UNSETTLED}"  # Python writes a tuple of words as SQL does
-    keyless = f"DELETE FROM calls WHERE result IS NULL AND place IS NULL AND NOT {unsettled}"  # noqa: S608  # our words
-    old = f"DELETE FROM calls WHERE submitted_ms < ? AND NOT {unsettled}"  # noqa: S608  # the same
-    return (Change(keyless), Change(old, (before_ms,)))
+    """Rows whose delivery key need not be remembered any more. By the index of their age: there may be many rows."""
+    return (Change(f"DELETE FROM calls WHERE submitted_ms < ? AND NOT {STILL_OPEN}", (before_ms,)),)  # noqa: S608  # ours
 
 
 def draft(kind: str, now_ms: int, call: str | None, uid: int | None, run: str | None, data: dict[str, Any]) -> Draft:

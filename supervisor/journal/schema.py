@@ -53,6 +53,8 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE UNIQUE INDEX calls_by_place ON calls (place) WHERE place IS NOT NULL;
     CREATE INDEX calls_by_age ON calls (submitted_ms);
+    CREATE INDEX calls_open ON calls (id)
+        WHERE (result IS NULL AND state IN ('planned', 'claimed', 'sent', 'accepted'));
 
     -- Processes of this life's workers, for the next life's sweep; a row goes when the kernel has confirmed the end.
     CREATE TABLE workers (

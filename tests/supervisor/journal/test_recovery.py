@@ -86,7 +86,7 @@ def test_a_settled_call_is_not_interrupted(open_store, tmp_path):
 def test_delivery_keys_stay_taken_also_when_the_result_is_forgotten(open_store, tmp_path):
     store = open_store()
     store.commit(settled("c_1", place=b"place"))
-    store.commit([rows.forgotten("c_1"), *rows.too_old(500)])
+    store.commit([*rows.forgotten("c_1"), *rows.too_old(500)])
     recovered = recover(store, str(tmp_path), TTL_MS, CLOCKS)
     assert (recovered.kept, recovered.keys) == ([], [(b"place", b"said", "c_1")])
 
@@ -94,7 +94,7 @@ def test_delivery_keys_stay_taken_also_when_the_result_is_forgotten(open_store, 
 def test_rows_without_a_key_go_with_their_result_and_the_others_when_they_are_old(open_store, tmp_path):
     store = open_store()
     store.commit([*settled("c_1"), *settled("c_2", place=b"p"), *rows.claimed(row("c_3"), 1)])
-    store.commit([rows.forgotten("c_1"), rows.forgotten("c_2"), *rows.too_old(500)])
+    store.commit([*rows.forgotten("c_1"), *rows.forgotten("c_2"), *rows.too_old(500)])
     assert [call for (call,) in store.rows("SELECT id FROM calls ORDER BY id")] == ["c_2", "c_3"]
     store.commit(rows.too_old(2_000))
     assert [call for (call,) in store.rows("SELECT id FROM calls")] == ["c_3"]
@@ -131,3 +131,16 @@ def test_a_result_that_was_told_without_the_disk_comes_back_as_it_was_told(open_
     assert kept.packed == told.packed
     (event,) = store.events(0, 10)
     assert event.data["result_sha256"] == digest(result, told)
+
+
+def test_no_question_that_is_asked_often_or_at_a_start_reads_every_row(open_store):
+    """By SQLite's own plan: a daemon of a week may have a hundred thousand rows."""
+    store = open_store()
+    for question, words in (
+        (f"SELECT id FROM calls WHERE {rows.STILL_OPEN}", "USING INDEX calls_open"),
+        (rows.too_old(5)[0].statement, "USING INDEX calls_by_age"),
+        ("SELECT place, said, id FROM calls WHERE place IS NOT NULL", "INDEX calls_by_place"),
+    ):
+        values = (5,) if "?" in str(question) else ()
+        (plan,) = list(store.rows(f"EXPLAIN QUERY PLAN {question}", values))
+        assert words in plan[3]
