@@ -145,4 +145,5 @@ class Settlement:
             call.output_bytes,
             call.silent_ms,
             call.worker is not None and call.worker.calls_served == 1,
+            judged.contract.term_grace_ms,
         )

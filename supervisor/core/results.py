@@ -43,6 +43,10 @@ _REMOTE = (
     "what the call had asked others to do (a server, a container engine, a database, another host) did not end with it"
     " and may go on"
 )
+_TERMINATED = (
+    "SIGTERM was sent {} before the deadline, and the call ended after that: it may have stopped half-way, whatever it"
+    " says"
+)
 _COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
 
 
@@ -69,6 +73,7 @@ class Facts(msgspec.Struct):
     """Between the last sign of life (output, progress) and the deadline, where one was seen."""
     only_call: bool = False
     """Whether its worker had served nobody before it."""
+    term_grace_ms: int = 0
 
 
 def result_of(facts: Facts, settle: Settle) -> CallResult:
@@ -98,6 +103,8 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         _add_death(result, death, facts.mechanism)
     if result.left_processes or result.left_threads or settle.late_result:
         _add_notices(result, settle)
+    if ended is not None and facts.term_grace_ms and _was_terminated(facts, settle):
+        result.notices.append(Notice("term_sent", "warn", _TERMINATED.format(say_duration(facts.term_grace_ms))))
     if settle.delivery is Delivery.UNKNOWN and _reaches_elsewhere(facts):
         result.notices.append(Notice("remote_work_possible", "warn", _REMOTE))
     result.summary = _summary(result)
@@ -172,6 +179,10 @@ def _add_notices(result: CallResult, settle: Settle) -> None:
 def _count(number: int, one: str, many: str, verbs: tuple[str, str]) -> tuple[str, str]:
     """``("1 process", "was")``, ``("2 processes", "were")``."""
     return (f"{number} {one}", verbs[0]) if number == 1 else (f"{number} {many}", verbs[1])
+
+
+def _was_terminated(facts: Facts, settle: Settle) -> bool:
+    return settle.at_ns >= facts.deadline_ns - facts.term_grace_ms * NS_PER_MS
 
 
 def _reaches_elsewhere(facts: Facts) -> bool:

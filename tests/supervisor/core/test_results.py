@@ -163,3 +163,12 @@ def test_work_elsewhere_is_not_mentioned_of_a_call_that_ended_by_itself_or_did_n
     good = result_of(facts(), answered(Ended(1, "exit", code=0), Status.OK))
     queued = result_of(facts(), Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, 101 * MS))
     assert (good.notices, queued.notices) == ([], [])
+
+
+@pytest.mark.parametrize(("grace_ms", "told"), [(0, False), (59, False), (60, True), (100, True)])
+def test_an_answer_after_the_grace_has_begun_is_marked(grace_ms, told):
+    """It answers 60 ms before its deadline."""
+    given = msgspec.structs.replace(facts(), term_grace_ms=grace_ms)
+    result = result_of(given, answered(Ended(1, "exit", code=0), Status.OK))
+    assert ("term_sent" in [notice.detector for notice in result.notices]) is told
+    assert result.status is Status.OK
