@@ -5,6 +5,7 @@ Owns what a well-formed message can look like. Left to others: sending it, break
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ _TEXTS = ("", "a", "shell", "sleep 100", "both", "Ü", "\u2028", "x" * 300, '"\\
 _WHOLE = (0, 1, 2, 23, 127, 128, 255, 256, 65_535, 65_536, 2**31, 2**32, 2**53, 2**63 - 1)
 _BUDGETS = (1, 250, 10_000, 3_600_000)
 _FLOATS = (0.0, -0.0, 0.5, 1e300, -2.25, 5e-324)
+_TRIES = 1_000
 
 
 def speaker_of(union: Any) -> Callable[[random.Random], Any]:
@@ -53,8 +55,7 @@ def json_value(rng: random.Random, depth: int = 3) -> Any:
 def _value(kind: Any, rng: random.Random) -> Any:
     match kind:
         case kinds.StructType(cls=cls, fields=fields):
-            chosen = [field for field in fields if field.required or rng.random() < 0.5]
-            return cls(**{field.name: _field(field.name, field.type, rng) for field in chosen})
+            return _struct(cls, fields, rng)
         case kinds.UnionType(types=types):
             return _value(rng.choice(types), rng)
         case kinds.ListType(item_type=item) | kinds.VarTupleType(item_type=item):
@@ -68,6 +69,15 @@ def _value(kind: Any, rng: random.Random) -> Any:
             return rng.choice(list(cls))
         case _:
             return _scalar(kind, rng)
+
+
+def _struct(cls: Any, fields: Any, rng: random.Random) -> Any:
+    """A struct may refuse what its types allow; then another one."""
+    for _ in range(_TRIES):
+        chosen = [field for field in fields if field.required or rng.random() < 0.5]
+        with contextlib.suppress(ValueError):
+            return cls(**{field.name: _field(field.name, field.type, rng) for field in chosen})
+    raise NotImplementedError(f"no random value that {cls.__name__} takes in {_TRIES}")
 
 
 def _field(name: str, kind: Any, rng: random.Random) -> Any:
