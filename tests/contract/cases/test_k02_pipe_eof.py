@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,33 @@ def test_b011_a_call_is_over_when_its_program_is_whoever_holds_the_pipe(calls, h
     assert (result.status, result.exit.code, result.output.view) == ("ok", 0, "started\n")
     assert (result.left_processes, [notice.detector for notice in result.notices]) == (1, ["left_processes"])
     assert "killed" in result.notices[0].text
+
+
+GIVES = "s.connect(name)\nsocket.send_fds(s, [b'x'], [1])\nprint('mine', flush=True)"
+TAKES = (
+    "s.bind(name)\ns.listen()\n_, held, _, _ = socket.recv_fds(s.accept()[0], 1, 1)\n"
+    f"print('holds', flush=True)\ntime.sleep({FOREVER})"
+)
+
+
+@pytest.mark.case("B011")
+@pytest.mark.parametrize("route", ["exits", "is cancelled"])
+def test_b011_even_when_the_holder_is_a_process_of_another_call(calls, route):
+    """It got the pipe's end through a socket: no kill of the first call reaches it."""
+    head = f"import socket, time\nname = '\\0{calls.mark}'\ns = socket.socket(socket.AF_UNIX)\n"
+    holder = calls.client.submit("shell", {"argv": ["python3", "-c", head + TAKES]}, deadline_ms=60_000)
+    wait_until(lambda: calls.mark in Path("/proc/net/unix").read_text(), "nobody listens")
+    tail = "" if route == "exits" else f"\ntime.sleep({FOREVER})"
+    giver = calls.client.submit("shell", {"argv": ["python3", "-c", head + GIVES + tail]}, deadline_ms=60_000)
+    wait_until(lambda: b"holds" in b"".join(holder.output(follow=False)), "it was given nothing")
+    if route != "exits":
+        wait_until(lambda: b"mine" in b"".join(giver.output(follow=False)), "it has not printed")
+        giver.cancel()
+    result = giver.wait(PATIENCE_S)
+    assert (result.status, result.output.view) == ("ok" if route == "exits" else "cancelled", "mine\n")
+    assert holder.result() is None
+    holder.cancel()
+    holder.wait(PATIENCE_S)
 
 
 @pytest.mark.case("B011")

@@ -156,6 +156,7 @@ def test_b019_with_a_grace_every_kind_of_tool_may_clean_up(calls, tool, argument
     result = _ended(calls, route, tool, arguments, 1_600)
     assert result.output.view == "up\ncleaned\n"
     assert result.timing.overrun_ms == 0
+    assert ("term_sent" in [notice.detector for notice in result.notices]) is (route == "deadline")
 
 
 @pytest.mark.case("B019")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -31,9 +32,22 @@ from toolworkers.runners.command import CommandRun
 
 pytestmark = pytest.mark.contract
 
+ASKS = (
+    "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(sys.argv[2].encode())"
+)
+"""A program that has `Elsewhere` begin (x) or end (k) its work."""
 CONFIG = f"""
 [daemon]
 confirm_budget_ms = 300
+[tool.delegates]
+kind = "command"
+argv = ["python3", "-c", {json.dumps(ASKS + "; time.sleep(1111)")}, "{{path}}", "x"]
+arguments = {{ path = "str" }}
+after_kill = {{ argv = ["python3", "-c", {json.dumps(ASKS)}, "{{path}}", "k"], timeout_ms = "20s" }}
+[tool.delegates_in_vain]
+kind = "command"
+argv = ["sleep", "{FOREVER}"]
+after_kill = {{ argv = ["sleep", "{FOREVER}"], timeout_ms = "200ms" }}
 [tool.asks_nobody]
 kind = "command"
 argv = ["sleep", "{FOREVER}"]
@@ -258,8 +272,7 @@ class Elsewhere:
     @property
     def asking(self) -> list[str]:
         """A program that has it work, and waits for an answer that does not come."""
-        code = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'x')"
-        return ["python3", "-c", f"{code}; time.sleep({FOREVER})", str(self.path)]
+        return ["python3", "-c", f"{ASKS}; time.sleep({FOREVER})", str(self.path), "x"]
 
 
 @pytest.mark.case("B024")
@@ -285,6 +298,21 @@ def test_b024_a_contract_may_say_whether_there_is_any(calls, tool, mentioned):
     result = calls.tool(tool, {}, deadline_ms=300)
     assert (result.status, result.reason) == ("killed", "time_budget")
     assert ("remote_work_possible" in [notice.detector for notice in result.notices]) is mentioned
+
+
+@pytest.mark.case("B024")
+def test_b024_a_contract_may_say_how_to_end_it(calls, elsewhere):
+    result = calls.tool("delegates", {"path": str(elsewhere.path)}, deadline_ms=800)
+    assert (result.status, result.reason, result.delivery) == ("killed", "time_budget", "unknown")
+    assert elsewhere.asked.endswith(b"k")
+    assert [notice.detector for notice in result.notices] == ["after_kill"]
+
+
+@pytest.mark.case("B024")
+def test_b024_and_is_not_waited_for_longer_than_it_said(calls):
+    result = calls.tool("delegates_in_vain", {}, deadline_ms=200)
+    (told,) = [notice.text for notice in result.notices if notice.detector == "after_kill"]
+    assert "200 ms" in told
 
 
 @pytest.mark.case("B024")
