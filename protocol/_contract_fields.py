@@ -18,6 +18,8 @@ import msgspec
 
 from protocol._contracts import ISOLATION_ORDER, Contract
 
+_LONGEST_HOOK_MS = 60_000
+
 
 def declared_contract(fields: Mapping[str, Any], base: Contract | None = None) -> Contract:
     """``base`` (default: the careful contract) with ``fields`` in place of its own.
@@ -63,8 +65,23 @@ def _refuse_contradictions(contract: Contract) -> None:
             f"isolation = {wanted!r} is below min_isolation = {least!r};"
             " allowed: an isolation that is at least what the tool demands"
         )
+    _refuse_after_kill(contract)
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
+
+
+def _refuse_after_kill(contract: Contract) -> None:
+    hook = contract.after_kill
+    if hook is not None and not (hook.argv and hook.argv[0]):
+        raise ValueError("after_kill.argv is empty; allowed: a list of texts, the program first")
+    if hook is not None and hook.timeout_ms > _LONGEST_HOOK_MS:
+        raise ValueError(
+            f"after_kill.timeout_ms = {hook.timeout_ms} is not allowed; allowed: at most {_LONGEST_HOOK_MS}, because"
+            " the result waits for it"
+        )
+    for pattern in contract.lock_files:
+        if not pattern or "\0" in pattern:
+            raise ValueError(f"lock_files has {pattern!r}; allowed: paths, which may have *, ? and [ ]")
 
 
 def _say(kind: Any) -> str:

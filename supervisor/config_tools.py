@@ -140,7 +140,7 @@ def _after_kill(table: object, place: str) -> AfterKill:
     try:
         return AfterKill(**fields)
     except ValueError as error:
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{place.removesuffix('.after_kill')}: {error}") from error
 
 
 def _widest(fields: dict[str, Any]) -> Contract:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol._contract_fields import declared_contract
-from protocol._contracts import Approval, Contract, Limits
+from protocol._contracts import AfterKill, Approval, Contract, Limits
 from protocol._deadlines import CEILING_MS
 
 
@@ -27,7 +27,7 @@ def test_words_and_tables_of_a_configuration_become_their_types() -> None:
 
 @pytest.mark.parametrize("name", ["kind", "timeout", "Read_only", ""])
 def test_an_unknown_field_is_refused_with_the_list_of_all(name: str) -> None:
-    with pytest.raises(TypeError, match=r"no field of a contract; allowed: approval, .*timeout_ms"):
+    with pytest.raises(TypeError, match=r"no field of a contract; allowed: after_kill, approval, .*timeout_ms"):
         declared_contract({name: 1})
 
 
@@ -76,3 +76,30 @@ def test_fields_that_contradict_each_other_are_refused(fields: dict[str, object]
 @pytest.mark.parametrize("value", [1, CEILING_MS])
 def test_both_ends_of_the_range_of_timeouts_are_allowed(value: int) -> None:
     assert declared_contract({"timeout_ms": value}).timeout_ms == value
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"after_kill": {"argv": []}}, "after_kill.argv is empty"),
+        ({"after_kill": {"argv": [""]}}, "after_kill.argv is empty"),
+        (
+            {"after_kill": {"argv": ["x"], "timeout_ms": 60_001}},
+            "timeout_ms = 60001 is not allowed; allowed: at most 60000",
+        ),
+        ({"after_kill": {"argv": ["x"], "timeout_ms": 0}}, "after_kill"),
+        ({"after_kill": ["x"]}, "after_kill"),
+        ({"lock_files": [""]}, "lock_files has ''"),
+        ({"lock_files": ["a\0b"]}, "lock_files has"),
+        ({"remote": "yes"}, "remote"),
+    ],
+)
+def test_what_cannot_be_done_after_a_kill_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        declared_contract(fields)
+
+
+def test_what_is_to_be_done_after_a_kill_is_read_from_plain_values() -> None:
+    contract = declared_contract({"after_kill": {"argv": ["x", "{y}"]}, "lock_files": ["*.lock"], "remote": False})
+    assert contract.after_kill == AfterKill(("x", "{y}"), 1_000)
+    assert (contract.lock_files, contract.remote) == (("*.lock",), False)

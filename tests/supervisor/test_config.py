@@ -204,8 +204,11 @@ def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Pat
         ("[tool.time]\nkind = 'mcp'\ncommand = 'x'", 'tool.time.kind = "mcp" is not served yet'),
         ("[tool.shell]\nretry = 2", "tool.shell.retry is not served yet"),
         ("[tool.shell.after_kill]\ntimeout_ms = 5", "tool.shell.after_kill.argv is missing"),
-        ("[tool.shell.after_kill]\nargv = []", "tool.shell.after_kill: after_kill.argv is empty"),
-        ("[tool.shell.after_kill]\nargv = ['x']\ntimeout_ms = '2m'", "tool.shell.after_kill: after_kill.timeout_ms"),
+        ("[tool.shell.after_kill]\nargv = []", "tool.shell: after_kill.argv is empty"),
+        (
+            "[tool.shell.after_kill]\nargv = ['x']\ntimeout_ms = '2m'",
+            "tool.shell: after_kill.timeout_ms = 120000 is not allowed",
+        ),
         ("[tool.shell.after_kill]\nargv = ['x']\ncommand = 1", "tool.shell.after_kill.command is no setting"),
         ("[tool.shell]\nlock_files = ['']", "tool.shell: lock_files has ''"),
         ("[quarantine]\nleaks = 0", "quarantine: leaks = 0 is not allowed"),
