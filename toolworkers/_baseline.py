@@ -95,6 +95,16 @@ class Baseline:
         os.close(descriptor)
         self._redirect()
 
+    def lend_output(self, out: int, err: int) -> None:
+        """Point 1 and 2 at these until `take_back_output`."""
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+
+    def take_back_output(self) -> None:
+        """Point 1 and 2 at the standing file again."""
+        os.dup2(self._output, 1)
+        os.dup2(self._output, 2)
+
     def restore(self, work_descriptor: int) -> Remains:
         """Put directory, umask, environment, search path and 0, 1, 2 back; compare the rest."""
         back = _went_to(work_descriptor)

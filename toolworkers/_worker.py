@@ -126,7 +126,11 @@ class Worker:
         run = command.CommandRun(call, self._channel, descriptors, self._settings.outer_pidns)
         context = self._context(call, ProgressSink(self._channel, call.nonce))
         try:
+            # Its prints belong to this call. In the standing file they would be those of the next Python tool.
+            self._baseline.lend_output(*run.output.lent)
             plan = python.plan(call.nonce, tool, arguments, context)
+            self._baseline.take_back_output()
+            run.output.take_printed()
             if isinstance(plan, Ended):
                 ended = plan
                 ended.left_processes = world.sweep(self._settings.outer_pidns).killed

@@ -55,6 +55,14 @@ class Stream:
         self.size += moved
         return moved > 0
 
+    def lent(self) -> int:
+        """The raw file itself, for what the tool's own code prints before there is a command. See `take_printed`."""
+        return self._raw
+
+    def take_printed(self) -> None:
+        """What was printed into the raw file meanwhile stays, in front of what the command will write."""
+        self._offset = self.size = os.lseek(self._raw, 0, os.SEEK_END)
+
     def waiting(self) -> int:
         """Bytes in the pipe."""
         count = array.array("i", [0])
@@ -93,6 +101,16 @@ class Output:
     def write_ends(self) -> tuple[int, int]:
         """What the command gets as its 1 and 2."""
         return self.streams[0].write_end, self.streams[-1].write_end
+
+    @property
+    def lent(self) -> tuple[int, int]:
+        """What the tool's own code gets as its 1 and 2 until there is a command; then `take_printed`."""
+        return self.streams[0].lent(), self.streams[-1].lent()
+
+    def take_printed(self) -> None:
+        """The tool's own code has come to its end."""
+        for stream in self.streams:
+            stream.take_printed()
 
     def close_write_ends(self) -> None:
         """After the spawn."""

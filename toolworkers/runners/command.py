@@ -52,6 +52,11 @@ class CommandRun:
         self._children_ms = _children_ms()
         self.clean = True
 
+    @property
+    def output(self) -> Output:
+        """Where the call's output goes; the tool's own code, which makes the plan, may print into it too."""
+        return self._output
+
     def close(self) -> None:
         """Close every descriptor of the output."""
         self._output.close()

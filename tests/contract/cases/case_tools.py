@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from deadlined import tool
+from deadlined import CommandPlan, command, tool
 
 
 @tool(read_only=True, approval="never")
@@ -53,6 +53,16 @@ def write_everywhere() -> str:
     sys.stdout.buffer.write(b"\x93\x01\n")
     sys.stdout.buffer.flush()
     return "answered"
+
+
+@command(read_only=True, approval="never")
+def planned(fail: bool = False) -> CommandPlan:
+    """Print while the command is being planned, here and in a child."""
+    print("planning")  # noqa: T201  # printing is what is tested
+    os.system("echo planning on >&2")
+    if fail:
+        raise ValueError("no plan")
+    return CommandPlan(["echo", "done"])
 
 
 @tool(read_only=True, approval="never")

@@ -28,11 +28,8 @@ pytestmark = pytest.mark.contract
 MIB = 1 << 20
 ENOUGH_MS = 20_000
 LIMIT = 16 * MIB
-CONFIG = (
-    f"[daemon]\nframe_limit = {LIMIT}\nframe_timeout_ms = 700\nhello_timeout_ms = 3_000\n"
-    '[tool.answer]\nkind = "python"\nmodule = "case_tools"\n'
-    f'path = ["{os.path.dirname(__file__)}"]\n'
-)
+TOOLS = f'[tool.answer]\nkind = "python"\nmodule = "case_tools"\npath = ["{os.path.dirname(__file__)}"]\n'
+CONFIG = f"[daemon]\nframe_limit = {LIMIT}\nframe_timeout_ms = 700\nhello_timeout_ms = 3_000\n{TOOLS}"
 
 
 class Peer:
@@ -115,6 +112,21 @@ def test_b056_a_command_has_three_descriptors_and_nothing_of_ours(client):
     )
     for tool, arguments in (("script", {"text": code, "interpreter": "python3"}), ("shell", {"argv": ["true"]})):
         assert client.call(tool, arguments, deadline_ms=ENOUGH_MS).status == "ok"
+
+
+@pytest.mark.case("B056")
+@pytest.mark.parametrize("fail", [False, True])
+def test_b056_what_a_command_tools_own_code_prints_is_that_calls_output_and_no_other_calls(start_daemon, fail):
+    """One worker serves all calls, so that whatever stayed behind would be found by the next one."""
+    with Client(start_daemon(f"[daemon]\nin_flight = 1\nspares = 1\n{TOOLS}").socket) as client:
+        for _ in range(3):
+            result = client.call("planned", {"fail": fail}, deadline_ms=ENOUGH_MS)
+            assert result.status == ("error" if fail else "ok")
+            assert result.output.view.startswith("planning\nplanning on\n")
+            assert ("no plan" if fail else "done") in result.output.view
+            assert client.call("answer", {"size": 3}, deadline_ms=ENOUGH_MS).output.bytes == 0
+            written = client.call("write_bytes", {"hexadecimal": b"x".hex()}, deadline_ms=ENOUGH_MS)
+            assert written.output.view == "xx"
 
 
 # ---------------------------------------------------------------- B057

@@ -117,3 +117,26 @@ def test_closing_gives_every_descriptor_back(piped) -> None:
     one.raws = []
     assert len(os.listdir("/proc/self/fd")) == before
     one.output.streams = []
+
+
+def test_what_the_tools_own_code_printed_stands_in_front_and_counts(piped) -> None:
+    run = piped(limit=8)
+    os.write(run.output.lent[0], b"plan ")
+    os.write(run.output.lent[1], b"a ")
+    run.output.take_printed()
+    os.write(run.writers[0], b"run")
+    run.end()
+    run.output.take_rest()
+    assert (run.text(), run.output.size, run.output.over) == (b"plan a r", 8, True)
+
+
+def test_of_two_streams_each_keeps_what_was_printed_into_it(piped) -> None:
+    run = piped(streams=2)
+    os.write(run.output.lent[0], b"plan ")
+    os.write(run.output.lent[1], b"warning ")
+    run.output.take_printed()
+    for writer in run.writers:
+        os.write(writer, b"run")
+    run.end()
+    run.output.take_rest()
+    assert [run.text(0), run.text(1)] == [b"plan run", b"warning run"]
