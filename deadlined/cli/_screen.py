@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sys
 
-_STEERING = dict.fromkeys((*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
+_REORDERING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Unicode's embeddings, overrides and isolates: with them a text is shown in another order than it has (UAX #9)."""
+_STEERING = dict.fromkeys((*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0), *_REORDERING))
 
 
 def printable(text: str) -> str:
-    """``text`` without control characters (newline and tab stay): no escape sequence survives that."""
+    """``text`` without control characters (newline and tab stay): no escape sequence survives that, and no false order."""
     return text.translate(_STEERING)
 
 

@@ -28,6 +28,7 @@ def shown(*pieces: str) -> str:
         ("\x1b[2J\x1b[H\x1b(Bcleared\x1bc", "cleared"),
         ("bell\x07 back\x08 c1\x9b31m", "bell back c131m"),
         ("cut \x1b[31", "cut [31"),
+        ("photo_\u202egnp.exe \u2066x\u2069", "photo_gnp.exe x"),
         ("never closed \x1b]0;title\nnext", "never closed ]0;title\nnext"),
     ],
 )
