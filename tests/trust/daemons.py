@@ -30,13 +30,18 @@ class NotReady(Exception):  # noqa: N818  # said as the fact it is
 class SuiteDaemon:
     """One place for daemons, one after the other. Leave it as a context: what still runs then is killed."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, object] | None = None, **tables: Mapping[str, object]
+    ) -> None:
+        """``settings`` go into ``[daemon]``; ``tables`` are tables of their own."""
         self.directory = directory
         self.socket = str(directory / "socket")
         self.state = directory / "state"
         self.process: subprocess.Popen[bytes] | None = None
         self._config = directory / "deadlined.toml"
-        self._config.write_text(_toml({"daemon": {"state_dir": str(self.state), **(settings or {})}, **TOOLS}))
+        self._config.write_text(
+            _toml({"daemon": {"state_dir": str(self.state), **(settings or {})}, **tables, **TOOLS})
+        )
 
     def __enter__(self) -> SuiteDaemon:
         return self

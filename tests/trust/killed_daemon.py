@@ -15,7 +15,6 @@ daemon becomes that process's child, so the witness of survivors asks neither th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
 import random
@@ -34,13 +33,14 @@ from typing import NamedTuple
 import msgspec
 
 from deadlined._errors import DeadlinedError, RequestRefused
-from deadlined._outside import Process, describe, tree
+from deadlined._outside import describe
 from deadlined.client import Client
-from protocol._outcomes import CallResult, Delivery, Reason, Status
+from protocol._outcomes import CallResult, Reason, Status
 from supervisor.journal.store import Store
 from tests.trust.daemons import READY_WITHIN_S, NotReady, SuiteDaemon
 from tests.trust.deaths import OF_A_CALL, OF_A_START, OF_A_STOP
-from tests.trust.ledger import LINGER, Asked, Ledger, ask_until_it_dies
+from tests.trust.ledger import LINGER, Asked, Ledger, ask_until_it_dies, contradiction
+from tests.trust.orphans import adopt_orphans, below_us
 from tests.trust.registry import Figures, Suite
 from tests.trust.yesterday import seconds_to_recover
 
@@ -54,14 +54,13 @@ RECOVERED = 10_000
 RECOVERED_WITHIN_S = 1.0
 SETTINGS = {"spares": 2, "shutdown_drain_ms": 100}
 SHARES = (("at random", 0.3), ("call", 0.45), ("start", 0.15), ("stop", 0.1))
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def run(count: int, seed: int) -> Figures:
     """Kill ``count`` daemons. The points, and when a random kill comes, are the seed's; what runs then is not."""
     figures = Figures()
     each = [count // LANES + (lane < count % LANES) for lane in range(LANES)]
-    with ProcessPoolExecutor(LANES, get_context("spawn"), _adopt_orphans) as pool:
+    with ProcessPoolExecutor(LANES, get_context("spawn"), adopt_orphans) as pool:
         for found in pool.map(lane, range(LANES), each, [seed] * LANES):
             figures.add(found)
     seconds = min(seconds_to_recover(RECOVERED) for _ in range(3))  # what it takes, not what else the machine does
@@ -69,10 +68,6 @@ def run(count: int, seed: int) -> Figures:
     if seconds > RECOVERED_WITHIN_S:
         figures.fail(f"{RECOVERED:,} calls of a former life took {seconds:.2f} s")
     return figures
-
-
-def _adopt_orphans() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Plan(NamedTuple):
@@ -190,7 +185,7 @@ class _Round:
     def _look_for_survivors(self) -> None:
         """Everything below this process but the daemon's own place in the table."""
         looks = 0
-        while left := _below_us():
+        while left := below_us():
             looks += 1  # a machine on which we cannot look ourselves kills late, too
             if time.monotonic() - self.died > GONE_WITHIN_S and looks > LEAST_LOOKS:
                 self._fail(f"alive {GONE_WITHIN_S} s later: {[describe(process) for process in left]}")
@@ -242,20 +237,13 @@ class _Round:
             return f"another result than was acknowledged: {found.status}, {asked.result}"
         if ended[asked.call] != 1:
             return f"{ended[asked.call]} terminal records"
-        return _contradiction(found, done) if asked.effect else ""
+        return _after_restart(found, done) if asked.effect else ""
 
 
-def _contradiction(result: CallResult, done: int) -> str:
-    """Whether what is said of a thing's delivery and how often it was done go together."""
-    fits = {
-        Delivery.SUCCEEDED: done == 1,
-        Delivery.NOT_DELIVERED: done == 0,
-        Delivery.UNKNOWN: done <= 1,
-        Delivery.FAILED_DEFINITE: False,
-    }
+def _after_restart(result: CallResult, done: int) -> str:
     if result.status is Status.UNKNOWN and result.reason is not Reason.DAEMON_RESTARTED:
         return f"unknown because of {result.reason}"
-    return "" if fits[result.delivery] else f"{result.status}, {result.delivery}, done {done} times"
+    return contradiction(result, done)
 
 
 def _wrong_again(asked: Asked, result: CallResult, before: int, after: int) -> str:
@@ -266,7 +254,7 @@ def _wrong_again(asked: Asked, result: CallResult, before: int, after: int) -> s
         return ""
     if after > 1 or (before and after != before):
         return f"done {before} times before, {after} after"
-    return _contradiction(result, after)
+    return _after_restart(result, after)
 
 
 def _result_of(client: Client, call: str) -> CallResult | None:
@@ -274,19 +262,6 @@ def _result_of(client: Client, call: str) -> CallResult | None:
         return client.handle(call).wait(10)
     except RequestRefused:
         return None
-
-
-def _below_us() -> list[Process]:
-    """All that lives below this process. Orphans that have ended are reaped on the way."""
-    for pid in (process.pid for process in _children()):
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-    return [process for process in tree(os.getpid()) if process.pid != os.getpid()]
-
-
-def _children() -> list[Process]:
-    names = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [Process(int(name), 0) for name in names]
 
 
 def _check_log(daemon: SuiteDaemon, figures: Figures, where: str) -> None:

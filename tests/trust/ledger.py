@@ -86,6 +86,17 @@ class Ledger:
         return Counter(line.split()[0] for line in text.splitlines())
 
 
+def contradiction(result: CallResult, done: int) -> str:
+    """Whether what is said of a thing's delivery and how often it was done do not go together."""
+    fits = {
+        Delivery.SUCCEEDED: done == 1,
+        Delivery.NOT_DELIVERED: done == 0,
+        Delivery.UNKNOWN: done <= 1,
+        Delivery.FAILED_DEFINITE: False,  # nothing here fails by itself
+    }
+    return "" if fits[result.delivery] else f"{result.status} {result.reason}, {result.delivery}, done {done} times"
+
+
 def ask_until_it_dies(socket: str, ledger: Ledger, lanes: int, most: int, rng: random.Random) -> None:
     """Several clients ask for one thing after the other until the daemon is gone, or each has had ``most``."""
     seeds = [rng.random() for _ in range(lanes)]
