@@ -22,6 +22,11 @@ STOPPED_WITHIN_S = 15.0
 _UNWANTED = ("DEADLINED_SOCKET", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 TOOLS = {"tool.trust": {"kind": "python", "module": "tests.trust.tools", "path": str(REPOSITORY)}}
 
+_MANY, _LONG_MS = 20_000, 60_000
+PATIENT = {"first_delay_ms": 1, "delay_cap_ms": 2, "class_ends": _MANY, "pool_ends": _MANY, "class_window_ms": _LONG_MS}
+TRUSTING = {"poison_losses": "none", "breaker_keys": "none", "serial_keys": "none", "warn_keys": "none"}
+"""``[restart]`` and ``[quarantine]`` for suites that kill so many workers that pool and tools would be shut."""
+
 
 class NotReady(Exception):  # noqa: N818  # said as the fact it is
     """The daemon did not come to life; the text has its own words."""

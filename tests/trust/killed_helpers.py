@@ -24,7 +24,7 @@ from deadlined._errors import DeadlinedError
 from deadlined._outside import Process, alive, describe, tree
 from deadlined.client import Client
 from protocol._outcomes import CallResult, Delivery, Status
-from tests.trust.daemons import SuiteDaemon
+from tests.trust.daemons import PATIENT, TRUSTING, SuiteDaemon
 from tests.trust.ledger import Ledger, contradiction
 from tests.trust.orphans import adopt_orphans, below_us
 from tests.trust.registry import Figures, Suite
@@ -35,10 +35,6 @@ EVERY_S = 0.06
 SHARES = {"worker": 88, "killer": 8, "zygote": 4}
 ANSWERED_WITHIN_S = 40.0
 WELL_WITHIN_S = 30.0
-_MANY, _LONG_MS = 20_000, 60_000
-PATIENT = {"first_delay_ms": 1, "delay_cap_ms": 2, "class_ends": _MANY, "pool_ends": _MANY, "class_window_ms": _LONG_MS}
-TRUSTING = {"poison_losses": "none", "breaker_keys": "none", "serial_keys": "none", "warn_keys": "none"}
-"""Workers that die so often would have their pool shut, and the tools they served: here they die for nothing."""
 OVERDUE = 0.15
 """Share of the calls that cannot end before their deadline."""
 

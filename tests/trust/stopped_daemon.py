@@ -20,10 +20,10 @@ from deadlined._errors import DeadlinedError
 from deadlined._outside import describe, marked
 from deadlined.client import CallHandle, Client
 from protocol._outcomes import Reason, Status
-from tests.trust.daemons import SuiteDaemon
+from tests.trust.daemons import PATIENT, TRUSTING, SuiteDaemon
 from tests.trust.registry import Figures, Suite
 
-LANES = 3
+LANES = 4
 LONG_MS = 30_000
 LATE_MS = 1_500
 """How long after its deadline a tool would do what it must not come to: a machine may be busy, a kill is not."""
@@ -45,7 +45,7 @@ def lane(number: int, count: int, seed: int) -> Figures:
     figures = Figures()
     rng = random.Random(f"{seed} {number}")
     try:
-        with SuiteDaemon(directory, {"spares": 4}) as daemon:
+        with SuiteDaemon(directory, {"spares": 4}, restart=PATIENT, quarantine=TRUSTING) as daemon:
             daemon.start()
             for turn in range(count):
                 figures.tried += 1
@@ -94,10 +94,14 @@ def _once(daemon: SuiteDaemon, late: Path, rng: random.Random, figures: Figures)
 
 
 def _overdue(handle: CallHandle) -> str:
+    """Ok is what was heard in time: a short call on a slow machine may be over before the daemon stands."""
     result = handle.wait(LONG_MS / 1_000)
-    if result.reason is Reason.TIME_BUDGET:
+    timing = result.timing
+    if result.reason is Reason.TIME_BUDGET or (
+        result.status is Status.OK and timing.duration_ms <= timing.deadline_ms and not timing.overrun_ms
+    ):
         return ""
-    return f"{result.tool} was overdue and ended {result.status} {result.reason}: {result.summary}"
+    return f"{result.tool} was overdue and ended {result.status} {result.reason}: {result.summary}, {timing}"
 
 
 SUITE = Suite(
