@@ -264,7 +264,7 @@ def _killed_text(facts: Facts, settle: Settle) -> str:
 
 def _crash_text(settle: Settle) -> str:
     reaped = settle.death.reaped if settle.death else None
-    if reaped is None:
+    if reaped is None or (reaped.code is None and reaped.signal is None):  # the status was collected elsewhere
         return "the worker died during the call"
     how = f"signal {signal_name(reaped.signal)}" if reaped.signal else f"exit code {reaped.code}"
     return f"the worker died during the call ({how})"

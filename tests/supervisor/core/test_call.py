@@ -197,6 +197,7 @@ def test_a_call_withdrawn_from_the_queue_is_cancelled_not_delivered():
         (Ended(1, "exit", code=0), Status.OK, None, Delivery.SUCCEEDED),
         (Ended(1, "exit", code=3), Status.ERROR, None, Delivery.FAILED_DEFINITE),
         (Ended(1, "exit", signal="SIGSEGV"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
+        (Ended(1, "exit"), Status.ERROR, None, Delivery.UNKNOWN),  # somebody else has collected its exit status
         (Ended(1, "raised"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
         (Ended(1, "not_found"), Status.ERROR, None, Delivery.FAILED_DEFINITE),
         (Ended(1, "invalid_arguments"), Status.NOT_EXECUTED, Reason.INVALID_ARGUMENTS, Delivery.NOT_DELIVERED),

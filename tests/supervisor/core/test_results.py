@@ -67,6 +67,23 @@ def test_a_crash_tells_its_exit_and_its_usage(reaped, code, signal):
     assert (result.usage.cpu_ms, result.usage.max_rss_bytes) == (5, 6)
 
 
+def test_a_status_that_somebody_else_collected_is_unknown_and_no_0():
+    result = result_of(facts(), answered(Ended(1, "exit"), Status.ERROR))
+    assert (result.exit.code, result.exit.signal, result.error.code) == (None, None, "exit_unknown")
+    crashed = Settle(
+        Status.CRASHED,
+        Reason.WORKER_LOST,
+        Delivery.UNKNOWN,
+        40,
+        "tool",
+        None,
+        Death(0, 0, 1, 0, Reaped(1, None, None, 0, 0)),
+    )
+    result = result_of(facts(), crashed)
+    assert (result.exit.code, result.status) == (None, Status.CRASHED)
+    assert "None" not in result.error.message
+
+
 def test_a_failing_command_is_feedback_and_no_failure_of_the_tool():
     result = result_of(facts(), answered(Ended(1, "exit", code=3), Status.ERROR))
     assert (result.error.class_, result.error.code, result.exit.code) == (ErrorClass.FEEDBACK, "exit", 3)
