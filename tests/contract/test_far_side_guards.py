@@ -23,7 +23,21 @@ from tests.contract.conftest import MARK, alive
 from tests.contract.farside import Capture, Killer, Worker, Zygote, children_of, open_killer, open_zygote, readable
 
 pytestmark = pytest.mark.contract
-CROWD = "for i in 1 2 3; do setsid sleep 1000 & (setsid sleep 1000 &) ; done; trap '' TERM; sleep 1000"
+HOG = """
+import os, time
+full = bytearray(300 << 20)
+open(os.environ["TMPDIR"] + "/full", "w").close()
+time.sleep(1000)
+"""
+"""Takes a while to die: killing costs 65 µs per MB."""
+CROWD = f"""
+for i in 1 2 3; do setsid sleep 1000 & (setsid sleep 1000 &) ; done
+setsid python3 -c '{HOG}' &
+while [ ! -e $TMPDIR/full ]; do sleep 0.01; done
+trap '' TERM
+sleep 1000
+"""
+CROWD_SIZE = 9
 
 
 class Guarded(Worker):
@@ -81,7 +95,7 @@ def busy(zygote: Zygote, mark: str, somebody_alive) -> Guarded:
         arguments = {"argv": ["sh", "-c", CROWD], "env": {MARK: mark}}
         worker.send("shell", arguments, capture.descriptors)
         capture.sent()
-        somebody_alive(mark, 8)
+        somebody_alive(mark, CROWD_SIZE)
     return worker
 
 

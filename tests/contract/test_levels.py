@@ -115,6 +115,25 @@ def test_a_killed_guard_leaves_nobody_and_the_call_is_lost(lower, mark, somebody
         assert client.call("shell", {"argv": ["true"]}).status == "ok"
 
 
+def test_no_answer_comes_while_somebody_is_left_of_a_killed_guard(lower, mark, somebody_alive, nothing_left):
+    """The guard is gone, and with it its word; nobody ends what it left, because the zygote is stopped."""
+    with Client(lower.socket) as client:
+        call = client.submit("shell", shell(mark, CROWD), deadline_ms=1_000)
+        somebody_alive(mark, CROWD_SIZE)
+        zygote = helper(lower, "zygote")
+        guard = guard_of(processes(mark)[0], lower)
+        zygote.suspend()
+        try:
+            guard.kill()
+            time.sleep(0.3)
+            assert conftest.alive(mark)
+            assert call.settled is None
+        finally:
+            zygote.resume()
+        call.wait()
+        nothing_left(mark)
+
+
 def test_guards_killed_one_after_another_neither_leak_nor_stop_the_daemon(lower, mark, somebody_alive, nothing_left):
     with Client(lower.socket) as client:
         calls = [client.submit("shell", shell(mark, CROWD), deadline_ms=30_000) for _ in range(4)]

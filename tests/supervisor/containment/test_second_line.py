@@ -100,3 +100,18 @@ async def test_an_earlier_deadline_wakes_it_earlier():
         await trio.sleep(0.2)
         assert len(early.kills) == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_a_guard_that_does_not_go_when_rung_is_killed_when_it_should_have_gone():
+    class Guarded(MadeUp):
+        def kill(self) -> None:
+            super().kill()
+            self.kill_again_ns = 0 if len(self.kills) > 1 else now_ns() + 20_000_000
+
+    worker = Guarded(now_ns(), dies=False)
+    stage = Stage(worker)
+    stage.line.poke(worker.due_ns)
+    await stage.play(0.3)
+    rung, killed = worker.kills
+    assert killed - rung >= 20_000_000
+    assert stage.unconfirmed == [worker]
