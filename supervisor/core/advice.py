@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from supervisor.core.call import Settle
     from supervisor.core.results import Facts
 
-_COMPUTING = 0.5
-"""From this share of its time on the processor a call was computing."""
+_COMPUTING, _STARTED_MS = 0.1, 100
+"""From this share of its time on the processor a call was computing (a busy machine gives no more), and more than a
+program needs to start."""
 _HEALTHY = "It was healthy and still running when its deadline came"
 _DETACH = (
     "Do not repeat it as it is: what goes on for long, or never ends by itself (a server, a watcher), is submitted with"
     " detach and a deadline that is long enough, and its output can be read while it runs"
 )
 _HALF_DONE = "It was ended in the middle: files may be half written, locks left behind. Look before you repeat it"
+_LEAVE_IT = "Leave it for so long: sent again before, it is refused again. Change the arguments, or use another tool."
 _NOT_DEAD = "Its processes are killed and not dead yet (kill.survivors): what they hold is not free"
 
 
 def next_action(facts: Facts, settle: Settle) -> str | None:
-    """Advice on a call that was killed, or lost; None where the status says it all."""
+    """Advice on a call that was killed, lost, or kept away; None where the status says it all."""
+    if settle.reason is Reason.POISON_CALL:
+        return _LEAVE_IT
     if settle.delivery is not Delivery.UNKNOWN or settle.status not in (Status.KILLED, Status.CRASHED):
         return None
     said = []
@@ -56,9 +60,9 @@ def how_it_was(facts: Facts, settle: Settle) -> str:
 
 
 def _was_computing(facts: Facts, settle: Settle) -> bool:
-    """Whether its worker, which served no other call, spent half of the time on the processor or more."""
+    """Whether its worker, which served no other call, spent a good part of the time on the processor."""
     reaped = settle.death.reaped if settle.death else None
     if reaped is None or facts.started_ns is None or not facts.only_call:
         return False
     ran_ms = (facts.deadline_ns - facts.started_ns) / NS_PER_MS
-    return ran_ms > 0 and reaped.cpu_ms >= _COMPUTING * ran_ms
+    return reaped.cpu_ms >= max(_STARTED_MS, _COMPUTING * ran_ms)

@@ -119,6 +119,8 @@ def leak(hang) -> Callable[[Client], None]:
     return start
 
 
+@pytest.mark.case("B025")
+@pytest.mark.case("B022")
 def test_a_call_that_cannot_be_killed_is_answered_in_time_named_and_watched(start_daemon, freezer, hang, mark):
     daemon = start_daemon(CONFIG)
     line = CommandLine(daemon.socket)
@@ -157,6 +159,7 @@ def test_a_call_that_cannot_be_killed_is_answered_in_time_named_and_watched(star
         assert told["kill_confirmed"]["after_ms"] > 0
 
 
+@pytest.mark.case("B022")
 def test_a_tool_that_leaves_what_cannot_be_killed_is_refused_until_that_is_gone(start_daemon, freezer, leak):
     daemon = start_daemon(CONFIG)
     with Client(daemon.socket) as client:
@@ -295,6 +298,7 @@ def test_with_a_quarter_of_the_slots_in_quarantine_no_call_is_taken(start_daemon
         wait_until(lambda: client.call("shell", {"argv": ["true"]}).status == "ok", "calls stay refused")
 
 
+@pytest.mark.case("B025")
 def test_a_daemon_with_something_that_cannot_be_killed_stops_all_the_same_and_says_so(start_daemon, freezer, leak):
     daemon = start_daemon("[daemon]\nconfirm_budget_ms = 200\nshutdown_drain_ms = 100")
     daemon.expected_exit = 70

@@ -37,6 +37,12 @@ def test_a_job_that_computed_was_alive_too():
     assert "and was computing" in advice(killed(cpu_ms=2_800), printed_bytes=1, silent_ms=5)
 
 
+def test_the_start_of_a_program_is_no_computing():
+    assert "computing" not in advice(killed(cpu_ms=290))
+    assert "computing" not in advice(killed(cpu_ms=90), deadline_ns=300 * MS, started_ns=1 * MS)
+    assert "computing" in advice(killed(cpu_ms=310))
+
+
 def test_what_a_worker_computed_for_others_is_not_held_against_a_call():
     assert "computing" not in advice(killed(cpu_ms=2_800), only_call=False)
 
@@ -66,6 +72,11 @@ def test_a_kill_that_is_not_confirmed_comes_first():
 )
 def test_where_the_status_says_it_all_there_is_no_advice(settle):
     assert advice(settle) == ""
+
+
+def test_a_call_in_quarantine_is_to_be_left():
+    refused = Settle(Status.NOT_EXECUTED, Reason.POISON_CALL, Delivery.NOT_DELIVERED, 1)
+    assert "Leave it for so long" in advice(refused)
 
 
 def test_other_limits_speak_of_no_deadline():
