@@ -250,6 +250,8 @@ def _killed_code(settle: Settle) -> str:
 def _killed_text(facts: Facts, settle: Settle) -> str:
     if settle.detail:
         return settle.detail
+    if settle.reason is Reason.TIME_BUDGET and settle.delivery is Delivery.NOT_DELIVERED:
+        return f"killed at its deadline of {say_duration(facts.deadline_ms)}, before its worker had begun it"
     if settle.reason is Reason.TIME_BUDGET:
         return (
             f"killed at its deadline of {say_duration(facts.deadline_ms)} while it ran; "

@@ -189,3 +189,12 @@ def test_an_answer_after_the_grace_has_begun_is_marked(grace_ms, told):
     result = result_of(given, answered(Ended(1, "exit", code=0), Status.OK))
     assert ("term_sent" in [notice.detector for notice in result.notices]) is told
     assert result.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("delivery", "says"),
+    [(Delivery.UNKNOWN, "while it ran"), (Delivery.NOT_DELIVERED, "before its worker had begun it")],
+)
+def test_a_call_that_had_not_begun_is_not_said_to_have_run(delivery, says):
+    settle = msgspec.structs.replace(killed(Death(100 * MS, 101 * MS, 103 * MS, 1)), delivery=delivery)
+    assert says in result_of(facts(), settle).error.message
