@@ -101,9 +101,12 @@ def busy(zygote: Zygote, mark: str, somebody_alive) -> Guarded:
 
 def test_a_receipt_comes_when_all_are_gone_and_tells_of_the_worker(busy: Guarded, mark: str):
     assert not _written(busy.receipt)
+    pidfds = [os.pidfd_open(int(line.split()[0])) for line in alive(mark)]
     os.eventfd_write(busy.bell, 1)
     told = busy.obituary()
-    assert alive(mark) == []
+    assert all(readable(pidfd, patience_s=0) for pidfd in pidfds)
+    for pidfd in pidfds:
+        os.close(pidfd)
     assert (told.worker, told.code, told.signal) == (busy.number, None, signal.SIGKILL)
 
 
@@ -123,10 +126,13 @@ def test_whoever_a_guard_is_there_for_is_gone_and_it_ends_all(busy: Guarded, mar
 
 
 def test_a_killed_guard_leaves_no_receipt_and_the_zygote_says_when_nobody_is_left(busy: Guarded, mark: str):
+    pidfds = [os.pidfd_open(int(line.split()[0])) for line in alive(mark)]
     busy.kill()
     assert busy.obituary() is None
     assert busy.reaped().signal == signal.SIGKILL
-    assert alive(mark) == []
+    assert all(readable(pidfd, patience_s=0) for pidfd in pidfds)
+    for pidfd in pidfds:
+        os.close(pidfd)
 
 
 def test_sigterm_to_a_guard_means_its_worker(zygote: Zygote):

@@ -127,7 +127,7 @@ def test_no_answer_comes_while_somebody_is_left_of_a_killed_guard(lower, mark, s
             guard.kill()
             time.sleep(0.3)
             assert conftest.alive(mark)
-            assert call.settled is None
+            assert call.result() is None
         finally:
             zygote.resume()
         call.wait()
