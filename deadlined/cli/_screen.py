@@ -11,7 +11,7 @@ _STEERING = dict.fromkeys((*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0), *_
 
 
 def printable(text: str) -> str:
-    """``text`` without control characters (newline and tab stay): no escape sequence survives that, and no false order."""
+    """``text`` without control characters (newline and tab stay): no escape sequence survives that, no false order."""
     return text.translate(_STEERING)
 
 
