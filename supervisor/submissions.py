@@ -83,9 +83,13 @@ class Submissions:
         return call
 
     def _came_to_nothing(self, call_id: str) -> bool:
-        """Whether a call did not run and may be sent again under its key. One that was cancelled is not wanted."""
+        """Whether a call did not run and may be sent again under its key. One that somebody cancelled is not wanted;
+        one that only a stop of the daemon ended is."""
         kept = self._settlement.kept(call_id)
-        if kept is None or (result := kept.result).status is Status.CANCELLED:
+        if kept is None:
+            return False
+        result = kept.result
+        if result.status is Status.CANCELLED and result.reason is not Reason.SHUTDOWN:
             return False
         return result.delivery is Delivery.NOT_DELIVERED
 

@@ -195,7 +195,8 @@ def _reaches_elsewhere(facts: Facts) -> bool:
 def _retryable(facts: Facts, settle: Settle) -> bool:
     if settle.reason in _RETRYABLE:
         return True
-    lost = settle.status in (Status.CRASHED, Status.KILLED)
+    # A stop of the daemon ends calls that nobody asked to end: what changes nothing may be asked for again.
+    lost = settle.status in (Status.CRASHED, Status.KILLED) or settle.reason is Reason.SHUTDOWN
     return lost and (settle.delivery is Delivery.NOT_DELIVERED or facts.read_only)
 
 
