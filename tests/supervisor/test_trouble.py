@@ -118,12 +118,17 @@ def test_a_good_end_clears_what_was_counted():
     trouble.check(judged())
 
 
-def test_the_command_after_a_kill_neither_clears_nor_counts():
+def test_the_command_after_a_kill_is_not_counted():
+    trouble, _ = made()
+    trouble.settled(judged(), CRASHED)
+    trouble.settled(judged(after_kill=True), CRASHED)
+    trouble.check(judged())
+
+
+def test_the_command_after_a_kill_clears_nothing():
     trouble, _ = made()
     trouble.settled(judged(), CRASHED)
     trouble.settled(judged(after_kill=True), GOOD)
-    trouble.settled(judged(after_kill=True), CRASHED)
-    trouble.check(judged())
     trouble.settled(judged(), CRASHED)
     refusal(trouble, judged())
 

@@ -56,6 +56,16 @@ def test_one_that_has_ended_is_no_survivor(started):
     assert survivors(child.pid) == []
 
 
+def test_nor_is_a_zombie_below_one_that_lives(started):
+    child = started("sh", "-c", "true & exec sleep 60")  # sleep reaps nobody
+    until = time.monotonic() + 20
+    while [row.command for row in survivors(child.pid)] != ["sleep 60"]:
+        assert time.monotonic() < until
+    assert len(os.listdir(f"/proc/{child.pid}/task")) == 1
+    with open(f"/proc/{child.pid}/task/{child.pid}/children") as children:
+        assert len(children.read().split()) == 1, "there is no zombie: nothing is shown"
+
+
 def test_a_name_and_words_of_any_bytes_are_text_that_both_codecs_carry(started):
     rename = b"import ctypes; ctypes.CDLL(None).prctl(15, b'\\xc3\\x1b)('); print(1, flush=True); input()"
     child = started(os.fsencode(sys.executable), b"-c", rename, b"\xc3", b"\xed\xa0\x80")
