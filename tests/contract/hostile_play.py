@@ -62,7 +62,8 @@ def arguments(world: World, row: Row) -> dict[str, Any]:
     """For ``shell``, or for a tool of `hostile_rows.CONFIG` whose command is ``env``."""
     environment = world.environment(**row.environment)
     if row.tool == "shell":
-        return {"argv": world.argv(row.program), "env": environment}
+        given = {"argv": world.argv(row.program), "env": environment}
+        return given | ({"stdin": row.stdin} if row.stdin else {})
     return {"words": [*(f"{name}={value}" for name, value in environment.items()), *world.argv(row.program)]}
 
 

@@ -28,6 +28,7 @@ class Row:
     ready: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
+    stdin: str = ""
     tool: str = "shell"
     exec_code: int | None = None
     exec_ready: str | None = None
@@ -137,6 +138,7 @@ ROWS = [
     crashes("kill", **{"exit.code": None, "exit.signal": "SIGKILL"}),
     crashes("exit", **{"exit.code": 255, "exit.signal": None}),
     crashes("raise", **{"exit.code": 1, "exit.signal": None}),
+    replace(never_ends("never_reads"), stdin="x" * 900_000, exec_code=None, name="never_reads what it is given"),
     Row(
         "fills_the_disk",
         {"status": "error", "exit.code": 3, "output.view": "refused 28\n"},

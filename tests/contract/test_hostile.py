@@ -15,7 +15,7 @@ import pytest
 
 from deadlined import Client
 from tests.contract.hostile_play import play, play_exec
-from tests.contract.hostile_rows import CONFIG, MEMORY_LIMIT, NO_MEMORY_LIMIT, ROWS, Row
+from tests.contract.hostile_rows import CONFIG, FLOOD, MEMORY_LIMIT, NO_MEMORY_LIMIT, ROWS, Row
 from tests.contract.hostile_world import PROGRAMS, World, interpreter, open_world, settles, whose
 
 pytestmark = pytest.mark.contract
@@ -35,6 +35,16 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_hostile_command_costs_its_own_call_only(world: World, row: Row):
     play(world, row)
+
+
+def test_a_flood_up_to_the_default_cap_costs_the_daemon_no_memory(world: World):
+    before = world.resident_kib()
+    result = play(world, Row("floods", {"reason": "output_limit", "output.bytes": 64 << 20, "output.truncated": True}))
+    assert result.output.view.startswith(FLOOD)
+    assert result.output.view.endswith("x" * 100)
+    assert result.output.path is not None
+    assert os.path.getsize(result.output.path) == 64 << 20
+    assert world.resident_kib() - before < 4 << 10
 
 
 def test_memory_beyond_its_limit_ends_the_tool_and_nobody_else(world: World):
