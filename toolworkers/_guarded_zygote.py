@@ -6,7 +6,8 @@ nothing. It is a subreaper, so everything that a guard lets go of becomes its ch
 Rules
 1. Reaped is said of a guard when the zygote has no child left but guards: then nothing of that guard's worker is left
    either, whether the guard had the time to see to it or not.
-2. What is killed is direct children that are no guard, never a guard that may still do it better.
+2. What is killed is direct children that are no guard, never a guard that may still do it better; and all below them,
+   because one that does not die (it waits in the kernel) would keep its own.
 3. No parent-death signal on us or on a guard: it would end the one that kills before those that are to be killed. When
    the daemon is gone the guards are told by their links, and waited for; who does not go is killed, and what it leaves.
 """
@@ -79,12 +80,14 @@ class GuardedZygote(Zygote):
         self._obituaries.append(message)
 
     def _look_for_strays(self) -> None:
-        """Rule 2. Never waits: one that cannot be killed must not keep the others from being served."""
-        while not self._strays and (strays := world.kill_children(frozenset(self._guards))):
-            for pid in strays:
-                pidfd = os.pidfd_open(pid)  # a direct child that was not reaped: the number is still its own
-                self._strays[pidfd] = pid
-                self._poll.register(pidfd, select.POLLIN)
+        """Rule 2. Never waits: one that does not die must not keep others from their end, or from being served."""
+        strays = world.kill_children(frozenset((*self._guards, *self._strays.values())))
+        if strays:
+            world.kill_kindred(strays, None)
+        for pid in strays:
+            pidfd = os.pidfd_open(pid)  # a direct child that was not reaped: the number is still its own
+            self._strays[pidfd] = pid
+            self._poll.register(pidfd, select.POLLIN)
         if not self._strays and not set(direct_children()) - set(self._guards):
             told, self._obituaries = self._obituaries, []
             for message in told:

@@ -18,7 +18,7 @@ from toolworkers._children import direct_children
 
 TYPE_CHECKING = False  # what `typing` says, without the 5 ms of loading it: `exec` comes through here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
 ROOT_CAPABILITIES = frozenset(
@@ -215,15 +215,21 @@ def end_session_of(pid: int, outer_pid_namespace: int) -> int:
 def end_kindred(roots: set[int], sessions: set[int]) -> int:
     """SIGKILL to all that `kindred` finds, until nobody is or the budget is spent; how many were killed. Level
     ``group``: a search, and no more."""
-    from toolworkers._kindred import kindred, open_same  # here, because `exec` would pay for it on every start
-
     killed, until = 0, time.monotonic() + _KINDRED_BUDGET_S
-    while (found := kindred(roots, sessions)) and time.monotonic() < until:
-        for process in found:
-            if (pidfd := open_same(process)) is not None:
-                killed += _send_kill(pidfd)
+    while (found := kill_kindred(roots, sessions)) is not None and time.monotonic() < until:
+        killed += found
         time.sleep(_KINDRED_PAUSE_S)  # the dying need the processor
     return killed
+
+
+def kill_kindred(roots: Collection[int], sessions: set[int] | None) -> int | None:
+    """SIGKILL to all that `kindred` finds now; how many got it, None: nobody was found. Beside `kill_children` where
+    one of them does not die (it waits in the kernel): it would keep all below it, which nobody else reaches."""
+    from toolworkers._kindred import kindred, open_same  # here, because `exec` would pay for it on every start
+
+    found = kindred(roots, sessions)
+    pidfds = [pidfd for process in found if (pidfd := open_same(process)) is not None]
+    return sum(map(_send_kill, pidfds)) if found else None
 
 
 def pid_namespace() -> int:

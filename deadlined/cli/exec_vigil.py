@@ -100,7 +100,10 @@ class Vigil:
             return True
         for pid in _world.kill_children():
             os.waitpid(pid, os.WNOHANG)
-        return bool(direct_children())
+        left = direct_children()
+        if left:  # dying, or waiting in the kernel: then it would keep all below it
+            _world.kill_kindred(left, None)
+        return bool(left)
 
     def _heed(self, number: int, code: int) -> None:
         if number == _signals.SIGCHLD:

@@ -16,6 +16,7 @@ from protocol._outcomes import CallResult
 from tests.contract import conftest
 from tests.contract.conftest import MARK
 from tests.contract.lower_levels import REFUSE
+from tests.contract.test_exec_signals import frozen
 
 pytestmark = pytest.mark.contract
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -172,3 +173,16 @@ def test_children_of_the_program_whose_place_it_took_are_spared(words, mark, som
         for line in conftest.alive(other):
             os.kill(int(line.split()[0]), signal.SIGKILL)
     nothing_left(mark)
+
+
+def test_one_that_sigkill_does_not_end_is_named(started, mark, nothing_left):
+    with frozen() as freeze:
+        process, guard = started("--deadline", "3s")
+        command = guard.children()[0].pid
+        freeze(str(command))
+        assert process.wait(60) == 124
+        said = os.read(process.stderr.fileno(), 4096).decode()  # its end would come with the frozen one's
+    assert "NOT confirmed" in said
+    assert f"pid {command} (sh)" in said
+    nothing_left(mark, patience_s=5)
+    finish(process)

@@ -16,6 +16,7 @@ from deadlined import Client
 from tests.contract import conftest
 from tests.contract.conftest import MARK, TestedDaemon
 from tests.contract.lower_levels import CGROUP, GROUP, SUBREAPER, guard_of, helper, open_lower
+from tests.contract.test_exec_signals import frozen
 
 pytestmark = pytest.mark.contract
 CROWD = (
@@ -322,3 +323,29 @@ def test_at_isolation_none_a_tool_can_kill_its_guard_and_leaves_nobody_by_it(mix
         result = client.call("shell", shell(mark, script), deadline_ms=5_000)
         nothing_left(mark)
     assert (result.status, result.reason) == ("crashed", "worker_lost")
+
+
+def test_one_that_sigkill_does_not_end_is_told_as_unconfirmed_and_keeps_nobody_alive(
+    lower, mark, somebody_alive, nothing_left
+):
+    """A frozen process stands for one in uninterruptible sleep. The zygote waits for it, and serves all the same."""
+    with frozen() as freeze, Client(lower.socket) as client:
+        call = client.submit("shell", shell(mark, CROWD), deadline_ms=1_000)
+        somebody_alive(mark, CROWD_SIZE)
+        frozen_one = next(one for one in processes(mark) if len(one.children()) > 5)
+        freeze(str(frozen_one.pid))
+        result = call.wait()
+        assert (result.status, result.kill.confirmed) == ("killed", False)
+        assert [one.pid for one in processes(mark)] == [frozen_one.pid]
+        client.submit("shell", shell(f"{mark}-other", CROWD), deadline_ms=20_000)
+        somebody_alive(f"{mark}-other", CROWD_SIZE)
+        guard_of(processes(f"{mark}-other")[0], lower).kill()
+        nothing_left(f"{mark}-other", patience_s=5)
+        assert client.call("shell", {"argv": ["true"]}).status == "ok"
+        assert client.status().degraded
+    with Client(lower.socket) as client:
+        until = time.monotonic() + 20
+        while client.status().degraded:
+            assert time.monotonic() < until, client.status().degraded
+            time.sleep(0.02)
+    assert conftest.alive(mark) == []
