@@ -40,6 +40,7 @@ QUEUE = 256
 _DEAD_ENTRIES_KEPT = 64
 _Lock: TypeAlias = tuple[int, str]
 """What it is (0 a resource, 1 a tool that runs alone) and its name."""
+_KINDS = (0, 1)
 _NO_LOCKS: tuple[_Lock, ...] = ()
 
 
@@ -212,14 +213,29 @@ class Admission:
 
     def _depart(self, calls: list[_Call]) -> Effects:
         """All leave; then lanes, resources, the names of those alone, and places are handed on, in the order of rule 4,
-        so one pass is enough."""
+        so one pass is enough. Each lock is given away when all who want it stand before it: rule 5."""
         for call in calls:
             self._withdraw(call)
+        touched = {lock for call in calls for lock in call.locks}
         for call in calls:
-            self._let_in(call.lane)
-        for lock in _locks_of(calls):
-            self._hand_on(lock)
+            while (entered := call.lane.next_in()) is not None:
+                self._line_up(entered, touched)
+        for kind in _KINDS:
+            for lock in sorted(lock for lock in touched if lock[0] == kind):
+                self._hand_on(lock, touched)
         return tuple(self._grant())
+
+    def _line_up(self, call: _Call, touched: set[_Lock]) -> None:
+        """Stand before the next lock, be it free or not; with none left, wait for a place."""
+        if call.taken == len(call.locks):
+            self._want_place(call)
+            return
+        name = call.locks[call.taken]
+        if name not in self._resources:
+            self._resources[name] = _Resource(name, None)
+        self._resources[name].queue(call)
+        call.stage = _Stage.RESOURCE
+        touched.add(name)
 
     def _withdraw(self, call: _Call) -> None:
         del self._calls[call.call_id]
@@ -259,14 +275,14 @@ class Admission:
         if not lane.inside and not lane.waiting:
             del self._lanes[lane.name]
 
-    def _hand_on(self, name: _Lock) -> None:
+    def _hand_on(self, name: _Lock, touched: set[_Lock]) -> None:
         lock = self._resources.get(name)
         if lock is None or lock.holder is not None:
             return
         if lock.waiting:
             lock.holder = lock.waiting.pop()
             lock.holder.taken += 1
-            self._want_locks(lock.holder)
+            self._line_up(lock.holder, touched)
         else:
             del self._resources[lock.name]
 
@@ -287,11 +303,6 @@ class _Call(msgspec.Struct, eq=False):
 def _locks(resource: str | None, alone: str | None) -> tuple[_Lock, ...]:
     """In the order in which they are taken."""
     return tuple((kind, name) for kind, name in enumerate((resource, alone)) if name is not None)
-
-
-def _locks_of(calls: list[_Call]) -> list[_Lock]:
-    """What these calls held or waited for: resources, then the names of those alone."""
-    return sorted({lock for call in calls for lock in call.locks})
 
 
 class _Lane(msgspec.Struct, eq=False):

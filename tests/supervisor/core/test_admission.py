@@ -115,6 +115,16 @@ def test_a_resource_goes_to_the_call_submitted_first_even_when_its_lane_opens_la
     assert granted(machine.finished("a1")) == ["a2"]
 
 
+def test_who_runs_alone_next_is_the_call_submitted_first_whichever_way_it_waited() -> None:
+    """One end frees a resource and a lane: who waited for the lane came later, and does not come first."""
+    machine = Admission()
+    assert granted(submit(machine, "a", lane="r", resource="port")) == ["a"]
+    assert submit(machine, "b", resource="port", alone="t") == ()
+    assert submit(machine, "c", lane="r", alone="t") == ()
+    assert granted(machine.finished("a")) == ["b"]
+    assert granted(machine.finished("b")) == ["c"]
+
+
 def test_places_in_flight_go_in_order_of_submission_across_lanes() -> None:
     machine = Admission(capacity=2)
     for call in "abcd":
