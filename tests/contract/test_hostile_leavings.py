@@ -98,7 +98,9 @@ def injected(world: World, request: pytest.FixtureRequest) -> tuple[CallResult, 
         handle = client.submit("shell", arguments, deadline_ms=30_000)
         result = handle.wait()
         raw = b"".join(handle.output())
-        shown = on_a_terminal(world, "call", "shell", json.dumps(arguments))
+        shown = on_a_terminal(world, "call", "shell", json.dumps(arguments)) + on_a_terminal(
+            world, "output", handle.call
+        )
     return result, raw, shown
 
 
