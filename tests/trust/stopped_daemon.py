@@ -25,6 +25,9 @@ from tests.trust.registry import Figures, Suite
 
 LANES = 4
 LONG_MS = 30_000
+AT_WORK = "stops with programs at work"
+KILLED_S = 0.3
+"""How long after the deadline the daemon stands at least."""
 LATE_MS = 1_500
 """How long after its deadline a tool would do what it must not come to: a machine may be busy, a kill is not."""
 
@@ -36,6 +39,8 @@ def run(count: int, seed: int) -> Figures:
     with ProcessPoolExecutor(LANES, get_context("spawn")) as pool:
         for found in pool.map(lane, range(LANES), each, [seed] * LANES):
             figures.add(found)
+    if not figures.counts.get(AT_WORK):
+        figures.fail("no program was at work in any of the stops: nothing was shown")
     return figures
 
 
@@ -64,21 +69,25 @@ def lane(number: int, count: int, seed: int) -> Figures:
 
 def _once(daemon: SuiteDaemon, late: Path, rng: random.Random, figures: Figures) -> str:
     assert daemon.process is not None
-    stopped_s = 0.1 + 2.9 * rng.random() ** 2
-    deadline_ms = max(20, round(stopped_s * rng.uniform(150, 500)))  # at most half of the time that it stands
+    deadline_ms = rng.randrange(300, 700)
     mark = f"6{rng.randrange(10**9):09}"
     with Client(daemon.socket) as client:
+        due = time.monotonic() + deadline_ms / 1_000
         overdue = [
-            client.submit("trust_sleep", {"ms": deadline_ms // 2}, deadline_ms=deadline_ms),
+            client.submit("script", {"text": f"setsid sleep {mark} & sleep {mark}"}, deadline_ms=deadline_ms),
             client.submit(
                 "trust_effect",
                 {"file": str(late), "name": "late", "before_ms": deadline_ms + LATE_MS},
                 deadline_ms=deadline_ms,
             ),
-            client.submit("script", {"text": f"setsid sleep {mark} & sleep {mark}"}, deadline_ms=deadline_ms),
+            client.submit("trust_sleep", {"ms": deadline_ms * 9 // 10}, deadline_ms=deadline_ms),
         ]
         in_time = client.submit("trust_sleep", {"ms": 20}, deadline_ms=LONG_MS)
+        while not (begun := len(marked(mark)) > 1) and time.monotonic() < due - 0.1:
+            time.sleep(0.01)
         daemon.process.send_signal(signal.SIGSTOP)
+        figures.count(AT_WORK, begun)
+        stopped_s = max(due + KILLED_S - time.monotonic(), 0.1 + 2.9 * rng.random() ** 2)
         time.sleep(stopped_s)
         left = [describe(process) for process in marked(mark)]
         daemon.process.send_signal(signal.SIGCONT)
