@@ -34,7 +34,7 @@ TERM, DEADLINE, GENERATION, KILLED, SEEN = range(5)
 NEVER = NEVER_NS
 GUARDED, PATIENTLY = 1 << 31, 1 << 30
 """Added to the slot's number in a registration: the first descriptor is a guard's pidfd, the second its bell.
-And beside that: nobody ends what this guard leaves, so it is given the time to end all it can find (level ``group``)."""
+And beside that: nobody ends what this guard leaves, so it has the time to end all it can find (level ``group``)."""
 GUARD_NS, PATIENT_NS = 40_000_000, 600_000_000
 """How long a guard may take that was rung, before it is killed: it needs 3 ms for an ordinary tree, and what it leaves
 costs the zygote no more. A patient one reads through all of /proc."""
