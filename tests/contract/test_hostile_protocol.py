@@ -74,6 +74,7 @@ def become(world: World, program: str, how: str, deadline_ms: int) -> CallResult
         ("announces_too_much", "little"),
         ("nests", "msgpack"),
         ("nests", "json"),
+        ("nests", "answer"),
     ],
 )
 def test_a_worker_that_breaks_the_protocol_ends_its_own_call_as_a_protocol_error(world, program, how):

@@ -1,4 +1,4 @@
-"""Says one well-formed frame on HOSTILE_FD: a million nested arrays, as msgpack or (HOSTILE_HOW=json) as JSON."""
+"""Says one frame on HOSTILE_FD that nests a million arrays: msgpack, or by HOSTILE_HOW JSON or an answer's content."""
 
 import os
 import time
@@ -6,7 +6,12 @@ import time
 from _bounded import bound
 
 bound()
-body = b"[" * 500_000 + b"]" * 500_000 if os.environ["HOSTILE_HOW"] == "json" else b"\x91" * 1_000_000 + b"\xc0"
+arrays = b"\x91" * 1_000_000 + b"\xc0"
+body = {
+    "msgpack": arrays,
+    "json": b"[" * 500_000 + b"]" * 500_000,
+    "answer": b"\x84\xa2op\xa5ended\xa5nonce\x01\xa3how\xa2ok\xa7content" + arrays,
+}[os.environ["HOSTILE_HOW"]]
 rest = memoryview(len(body).to_bytes(4, "big") + body)
 try:
     while rest:
