@@ -25,7 +25,6 @@ class EventKind(StrEnum):
     CALL_SENT = "call_sent"
     CALL_ACCEPTED = "call_accepted"
     CALL_ENDED = "call_ended"
-    LATE_RESULT = "late_result"
     KILL_UNCONFIRMED = "kill_unconfirmed"
     KILL_CONFIRMED = "kill_confirmed"
     OUTPUT_SEALED = "output_sealed"

@@ -80,6 +80,8 @@ def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, n
     }
     if result.kill is not None:
         data["kill"] = result.kill
+    if any(notice.detector == "late_result" for notice in result.notices):
+        data["late_result"] = True
     if result.left_processes:
         data["left_processes"] = result.left_processes
     values = (kept.packed, _json(kept.files), kept.output_bytes)

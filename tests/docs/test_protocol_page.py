@@ -18,6 +18,7 @@ from protocol import _outcomes as outcomes
 from protocol._codecs import DEPTH_LIMIT
 from protocol._contracts import ISOLATION_ORDER, ToolDescription
 from protocol._deadlines import CEILING_MS
+from protocol._events import EventKind
 from protocol._links import EXCHANGES, Awaited
 from supervisor.config import DaemonSettings
 from supervisor.core.output import VIEW_BYTES
@@ -92,7 +93,7 @@ def test_every_default_is_the_one_that_holds(kind: type, which: int) -> None:
             assert (None if said == "absent" else json.loads(said)) == default, field.name
 
 
-@pytest.mark.parametrize("kind", [outcomes.Status, outcomes.Reason, outcomes.ErrorClass, outcomes.Delivery])
+@pytest.mark.parametrize("kind", [outcomes.Status, outcomes.Reason, outcomes.ErrorClass, outcomes.Delivery, EventKind])
 def test_every_word_is_on_the_page_and_no_other(kind: type) -> None:
     words = set(kind)  # type: ignore[call-overload]  # an enumeration
     [table] = [table for table in tables(section("WORDS")) if set(re.findall(r"`(\w+)`", table[0][0])) <= words]
