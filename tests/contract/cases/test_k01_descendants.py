@@ -187,7 +187,7 @@ def test_b009_no_worker_and_no_tool_outlives_a_killed_daemon(daemon, mark, someb
         code = "import subprocess; subprocess.run(['sleep', '1111'])"
         client.submit("python", {"code": code}, deadline_ms=60_000)
         somebody_alive(mark, 5)
-        wait_until(lambda: client.status().idle_workers == 2, "two workers are idle")
+        wait_until(lambda: client.status().idle_workers >= 2, "two workers are idle")
         everybody = _outside.tree(daemon.pid)
         assert len(everybody) >= 12
         os.kill(daemon.pid, signal.SIGKILL)
