@@ -26,7 +26,7 @@ from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.results import pack
 from supervisor.journal.store import Store, StoreError
-from tests.trust.journal_power_cuts import History, cut
+from tests.trust.journal_power_cuts import History, Replay
 from tests.trust.memory_disk import Disk, Op, mounted
 from tests.trust.registry import Figures, Suite
 
@@ -250,7 +250,9 @@ def _judge(fault: Failing, ledger: Ledger, rng: random.Random) -> str:
         return f"not told once: {twice[:3]}"
     disk = fault.disk
     killed = {name: bytes(one) for name, one in disk.files.items()}
-    lost, _ = cut(History({}, disk.history, []), len(disk.history), rng, Figures(), ("lost",))
+    replay = Replay(History({}, disk.history, []))
+    replay.go_to(len(disk.history))
+    lost = replay.cut(rng, Figures(), ("lost",))
     for what, files in (("after a kill", killed), ("after a power cut", lost)):
         try:
             wrong = _missing(files, fault, ledger)

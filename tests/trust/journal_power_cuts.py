@@ -71,10 +71,13 @@ def chunk(part: tuple[int, int, int]) -> Figures:
     disk: Files = {}
     while figures.tried < count:
         history = record(disk if len(disk.get(FILE, b"")) < GROWN else {}, rng, figures)
-        for _ in range(min(CUTS_OF_A_HISTORY, count - figures.tried)):
+        cuts = min(CUTS_OF_A_HISTORY, count - figures.tried)
+        replay, goes_on = Replay(history), rng.randrange(cuts)
+        for number, point in enumerate(sorted(rng.randrange(len(history.ops) + 1) for _ in range(cuts))):
             figures.tried += 1
             where = f"chunk {start} of seed {seed}, cut {figures.tried}"
-            disk = check(history, rng, figures, where) or disk
+            after = check(replay, point, rng, figures, where)
+            disk = after if after and number == goes_on else disk
     return figures
 
 
@@ -144,11 +147,12 @@ def content(store: Store) -> str:
 # ---------------------------------------------------------------- a cut
 
 
-def check(history: History, rng: random.Random, figures: Figures, where: str) -> Files | None:
+def check(replay: Replay, point: int, rng: random.Random, figures: Figures, where: str) -> Files | None:
     """Cut a history somewhere and open what is left; the disk after that, None when something was wrong."""
-    point = rng.randrange(len(history.ops) + 1)
+    history = replay.history
     fates = rng.choice([("kept",), ("lost",), FATES, FATES, FATES])
-    files, reported = cut(history, point, rng, figures, fates)
+    replay.go_to(point)
+    files, reported = replay.cut(rng, figures, fates), replay.reported
     disk = Disk(files)
     try:
         with mounted(disk) as vfs:
@@ -164,27 +168,36 @@ def check(history: History, rng: random.Random, figures: Figures, where: str) ->
     return after
 
 
-def cut(
-    history: History, point: int, rng: random.Random, figures: Figures, fates: tuple[Fate, ...]
-) -> tuple[Files, int]:
-    """The disk after a power cut behind ``point`` operations, and the last state that had been reported."""
-    files = {name: bytearray(one) for name, one in history.start.items()}
-    waiting: dict[str, list[Op]] = {}
-    reported = 0
-    for op in history.ops[:point]:
-        match op.kind:
-            case "mark":
-                reported = int(op.data)
-            case "sync" | "delete":
-                for done in [*waiting.pop(op.file, []), op]:
-                    apply(files, done)
-            case _:
-                waiting.setdefault(op.file, []).append(op)
-    for op in [op for ops in waiting.values() for op in ops]:
-        fate = rng.choice(fates)
-        figures.count(f"writes {fate}")
-        _suffer(files, op, fate, rng)
-    return {name: bytes(one) for name, one in files.items()}, reported
+class Replay:
+    """A history played forward. ``reported``: the last state that had been reported where it stands."""
+
+    def __init__(self, history: History) -> None:
+        self.history, self.reported = history, 0
+        self._files = {name: bytearray(one) for name, one in history.start.items()}
+        self._waiting: dict[str, list[Op]] = {}
+        self._point = 0
+
+    def go_to(self, point: int) -> None:
+        """Play on, until so many operations are done."""
+        for op in self.history.ops[self._point : point]:
+            match op.kind:
+                case "mark":
+                    self.reported = int(op.data)
+                case "sync" | "delete":
+                    for done in [*self._waiting.pop(op.file, []), op]:
+                        apply(self._files, done)
+                case _:
+                    self._waiting.setdefault(op.file, []).append(op)
+        self._point = point
+
+    def cut(self, rng: random.Random, figures: Figures, fates: tuple[Fate, ...]) -> Files:
+        """The disk after a power cut here: each write since the last sync of its file meets one of the fates."""
+        files = {name: bytearray(one) for name, one in self._files.items()}
+        for op in [op for ops in self._waiting.values() for op in ops]:
+            fate = rng.choice(fates)
+            figures.count(f"writes {fate}")
+            _suffer(files, op, fate, rng)
+        return {name: bytes(one) for name, one in files.items()}
 
 
 def _suffer(files: dict[str, bytearray], op: Op, fate: Fate, rng: random.Random) -> None:

@@ -34,7 +34,7 @@ LANES = 4
 _SMALL = re.compile(r"# bytes in allocated blocks += +([\d,]+)")
 SETTINGS = {"result_ttl_ms": 1_000, "output_ttl_ms": 1_000, "idle_worker_ms": 1_000, "spares": 2}
 BYTES_A_CALL = 102.4
-NOISE_BYTES = 32 << 10
+NOISE_BYTES = 96 << 10
 """Caches of the interpreter, buffers that have grown: once, whatever the number of calls."""
 RESIDENT_FROM = 20_000
 WARM_UP = 0.3
