@@ -244,7 +244,7 @@ def test_a_full_disk_ends_no_daemon_and_no_deadline_and_room_heals_it(small_disk
     filler = daemon.state / "filler"
     with Client(daemon.socket) as client:
         arguments = {"file": str(daemon.directory / "effects"), "name": "before", "after_ms": HANG_MS}
-        running = client.submit("trust_effect", arguments, deadline_ms=2_000)
+        running = client.submit("trust_effect", arguments, deadline_ms=3_000)
         wait_until(lambda: effects(daemon)["before"] == 1, "the call does not run")
         flood = client.submit("script", {"text": "head -c 20000000 /dev/zero | tr '\\0' x"}, deadline_ms=20_000)
         _fill(filler)
