@@ -44,7 +44,9 @@ def test_b010_nor_the_answer_to_a_cancel(calls, holder):
 
 @pytest.mark.case("B010")
 def test_b010_nor_exec(run_exec, mark, nothing_left):
-    done = run_exec("--deadline", "400ms", "--json", "--", "sh", "-c", f"echo early; sleep {FOREVER} & sleep {FOREVER}")
+    done = run_exec(
+        "--deadline", "1500ms", "--json", "--", "sh", "-c", f"echo early; sleep {FOREVER} & sleep {FOREVER}"
+    )
     nothing_left(mark)
     result = json.loads(done.stdout)
     assert (done.returncode, result["status"], result["output"]["view"]) == (124, "killed", "early\n")
