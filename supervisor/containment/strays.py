@@ -14,9 +14,11 @@ from time import sleep
 from typing import NamedTuple
 
 from supervisor.clock import now_ns
+from supervisor.containment.cgroup_files import take
 from supervisor.containment.kill import kill_by_pidfd
 
 _GROUP_BUDGET_NS = 1_000_000_000
+_TRIES = 20
 
 
 class Stray(NamedTuple):
@@ -61,7 +63,25 @@ def _end_if_the_same(pid: int, ticks: int) -> int:
 
 
 def _empty_group(directory: str) -> int:
-    """Kill whoever is in a group that we made, until nobody is, and remove it."""
+    """Kill whoever is in a group that we made, until nobody is, and remove it. A group whose daemon lives (the one
+    above is locked) is not ours any more: ours has gone, and its name was used again."""
+    for _ in range(_TRIES):  # a daemon that sweeps holds it for a moment as well
+        try:
+            held = take(os.path.dirname(directory))
+        except OSError:
+            return 0
+        if held is not None:
+            break
+        sleep(0.002)
+    else:
+        return 0
+    try:
+        return _end_members(directory)
+    finally:
+        os.close(held)
+
+
+def _end_members(directory: str) -> int:
     killed, until = 0, now_ns() + _GROUP_BUDGET_NS
     while (members := _members(directory)) and now_ns() < until:
         for pid in members:

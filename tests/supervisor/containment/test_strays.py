@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from supervisor.containment.cgroup_files import remove_soon, take
 from supervisor.containment.strays import Stray, boot_id, end_strays, start_ticks
 
 
@@ -49,14 +50,13 @@ def test_our_own_start_is_known_whatever_our_name_is():
 
 @pytest.fixture
 def group() -> Iterator[str]:
-    """A control group of the test's own (v1 pids or v2), where this host lets us make one."""
+    """A worker's control group below one of the test's own (v1 pids or v2), where this host lets us make one."""
     for parent in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
         directory = f"{parent}/deadlined-test-{os.getpid()}"
         if os.path.exists(f"{parent}/cgroup.procs") and os.access(parent, os.W_OK):
-            os.mkdir(directory)
-            yield directory
-            if os.path.exists(directory):
-                os.rmdir(directory)
+            os.makedirs(f"{directory}/w1")
+            yield f"{directory}/w1"
+            assert remove_soon(directory)
             return
     pytest.skip("no control group can be made here")
 
@@ -67,3 +67,17 @@ def test_everybody_in_a_recorded_group_is_ended_and_the_group_goes(stray, group)
     assert end_strays([Stray(2**22, 1, boot_id(), (group,))]) >= 1
     assert stray.wait(20) == -signal.SIGKILL
     assert not os.path.exists(group) or end_strays([Stray(2**22, 1, boot_id(), (group,))]) == 0
+
+
+def test_a_group_whose_name_a_living_daemon_uses_now_is_left_alone(stray, group):
+    with open(f"{group}/cgroup.procs", "w", encoding="ascii") as procs:
+        procs.write(str(stray.pid))
+    held = take(os.path.dirname(group))
+    assert held is not None
+    try:
+        assert end_strays([Stray(2**22, 1, boot_id(), (group,))]) == 0
+        assert stray.poll() is None
+    finally:
+        os.close(held)
+        stray.kill()
+        stray.wait()
