@@ -44,7 +44,7 @@ bench-peers compare behaviours mutants:
 	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
 
 trust: $(VENV)/.ready
-	$(BIN)/python -m tests.trust $(if $(LANE),--lane $(LANE)) $(if $(SUITE),--suite $(SUITE)) $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.trust --lanes $(if $(SUITE),1,$(LANES)) $(if $(LANE),--lane $(LANE)) $(if $(SUITE),--suite $(SUITE)) $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -66,7 +66,14 @@ def test_anything_else_is_not_a_pass_even_beside_one(
 
 def test_a_failure_is_shown_so_that_it_can_be_repeated(trust: Callable[..., tuple[int, str, str]]) -> None:
     _, _, err = trust({"bad": suite(BAD)})
-    assert err == "  this one\n"
+    assert err == "  bad: this one\n"
+
+
+def test_two_lanes_run_every_suite_and_forget_no_failure(trust: Callable[..., tuple[int, str, str]]) -> None:
+    suites = {name: suite(BAD if name == "b" else GOOD) for name in "abcd"}
+    code, out, _ = trust(suites, "--lanes", "2")
+    assert code == 1
+    assert sorted(line[0] for line in out.splitlines()) == list("abcd")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m tests.trust [--lane push|long] [--suite NAME] [--count N] [--seed S] [--list]`
+"""`python -m tests.trust [--lane push|long] [--lanes N] [--suite NAME] [--count N] [--seed S] [--list]`
 
 One line of figures a suite: what was tried, what failed, the bound that "0 of N" gives, the seed and the seconds.
 Exit 0 when every suite that was asked for ran and passed, 1 otherwise, 2 for a usage error.
@@ -10,6 +10,7 @@ import argparse
 import random
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.trust.registry import CannotRun, Figures, Suite, all_suites
 
@@ -23,7 +24,12 @@ def main() -> int:
         return 0
     chosen = {asked.suite: suites[asked.suite]} if asked.suite else suites
     seed = random.SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
-    results = [_run(name, suite, asked.count or getattr(suite, asked.lane), seed) for name, suite in chosen.items()]
+    with ThreadPoolExecutor(asked.lanes) as pool:
+        jobs = [
+            pool.submit(_run, name, suite, asked.count or getattr(suite, asked.lane), seed)
+            for name, suite in chosen.items()
+        ]
+        results = [job.result() for job in jobs]
     return 0 if results and all(results) else 1
 
 
@@ -36,7 +42,7 @@ def _run(name: str, suite: Suite, count: int, seed: int) -> bool:
         return False
     _say(_line(name, figures, seed, time.monotonic() - began))
     for failure in figures.failures:
-        sys.stderr.write(f"  {failure}\n")
+        sys.stderr.write(f"  {name}: {failure}\n")
     return figures.failed == 0 and figures.tried > 0
 
 
@@ -51,6 +57,7 @@ def _line(name: str, figures: Figures, seed: int, seconds: float) -> str:
 def _arguments(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.trust", description="Run trust suites; one line each.")
     parser.add_argument("--lane", choices=("push", "long"), default="push", help="which counts to run")
+    parser.add_argument("--lanes", type=_positive, default=1, metavar="N", help="suites that run at once")
     parser.add_argument("--suite", choices=names, metavar="NAME", help=f"only this one of: {', '.join(names)}")
     parser.add_argument("--count", type=_positive, metavar="N", help="try N instead of the lane's count")
     parser.add_argument("--seed", type=int, metavar="S", help="repeat the run that printed this seed")
