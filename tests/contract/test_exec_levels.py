@@ -106,7 +106,7 @@ def test_what_outlives_the_command_is_killed_and_counted(run, mark, nothing_left
 def test_a_grace_reaches_sessions_of_their_own(run, mark, nothing_left):
     child = "trap 'echo child heard; exit' TERM; sleep 1000 & wait"
     script = f"setsid sh -c \"{child}\" & trap 'wait; echo heard; exit' TERM; sleep 1000 & wait"
-    done = run("--deadline", "20s", "--term-grace", "19500ms", "--json", "--", "sh", "-c", script)
+    done = run("--deadline", "20s", "--term-grace", "17500ms", "--json", "--", "sh", "-c", script)
     nothing_left(mark)
     assert {"child heard", "heard"} <= set(result_of(done).output.view.splitlines())
     assert done.returncode == 124
