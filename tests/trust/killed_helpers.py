@@ -30,7 +30,7 @@ from tests.trust.orphans import adopt_orphans, below_us
 from tests.trust.registry import Figures, Suite
 
 LANES = 2
-CLIENTS = 3
+CLIENTS = 6
 EVERY_S = 0.06
 SHARES = {"worker": 88, "killer": 8, "zygote": 4}
 ANSWERED_WITHIN_S = 40.0
