@@ -59,7 +59,10 @@ def trapped(world: World, victim: Path, **more: str) -> CallResult:
 
 def left_in(state: Path) -> list[str]:
     """Everything that a trap left below the daemon's state."""
-    return [str(path) for path in state.rglob("*") if path.name in ("link.txt", "fifo.txt", "locked", "large.txt")]
+    traps = {"link.txt", "fifo.txt", "locked"}
+    return [
+        where for where, below, files in os.walk(state) if traps & {*below, *files}
+    ]  # passes over what has just gone
 
 
 def test_traps_in_the_work_directory_of_a_good_call_are_removed_and_hurt_nobody(world: World, victim: Path):
