@@ -135,7 +135,11 @@ def _receipt(ending: Ending) -> KillReceipt | None:
         return None
     confirmed = None if ending.confirmed_ns is None else _ms(ending.confirmed_ns - report.due_ns)
     return KillReceipt(
-        [ending.containment], report.killed, _ms(report.signalled_ns - report.due_ns), confirmed, confirmed is not None
+        [ending.containment],
+        max(1, report.killed),
+        _ms(report.signalled_ns - report.due_ns),
+        confirmed,
+        confirmed is not None,
     )
 
 
