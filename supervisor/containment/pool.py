@@ -2,6 +2,8 @@
 
 Owns the number of workers of each flavour and their lives from spawn to removal. Whether a spawn may happen now is the
 respawn machine's decision; what a call makes of its worker's end is `calls.py`'s.
+
+Longer than a page: a worker's life is one story, and its parts (give out, start, listen, bury) share all of the state.
 """
 
 from __future__ import annotations
