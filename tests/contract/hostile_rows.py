@@ -102,7 +102,7 @@ CORE = [
     never_ends("bombs"),
     never_ends("never_reads"),
     never_ends("hogs_descriptors", ready="refused 24 within its limit", exec_ready="refused 24"),
-    never_ends("hogs_memory", ready="held 12"),
+    never_ends("hogs_memory", ready="held 6"),
     leaves("daemonises", 1),
     leaves("holds_stdout", 1),
     leaves("leaves_children", 3),
@@ -129,7 +129,7 @@ CORE = [
 """What every level must end, count and say in the same way."""
 
 MEMORY_LIMIT = Row("hogs_memory", {"status": "killed", "reason": "memory_limit"}, tool="little_memory")
-NO_MEMORY_LIMIT = replace(never_ends("hogs_memory", ready="held 12"), tool="little_memory")
+NO_MEMORY_LIMIT = replace(never_ends("hogs_memory", ready="held 6"), tool="little_memory")
 """Where the daemon has no memory controller."""
 
 ROWS = [

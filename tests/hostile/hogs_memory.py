@@ -1,4 +1,4 @@
-"""Touches 16 MiB at a time, up to 192, and keeps them."""
+"""Touches 16 MiB at a time, up to 96, and keeps them."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from _bounded import bound, say
 bound()
 held = []
 try:
-    for _ in range(12):
+    for _ in range(6):
         held.append(bytearray(b"x") * (16 << 20))
 except MemoryError:
     say("refused")
