@@ -93,9 +93,12 @@ def test_kindred_are_found_by_descent_session_and_group_and_a_daemon_is_not():
     with subprocess.Popen(["setsid", "sh", "-c", script], stdout=subprocess.PIPE) as root:
         try:
             assert root.stdout.readline() == b"\n"
-            sessions: set[int] = set()
-            while len(found := kindred({root.pid}, sessions)) < 3:
+            sleeps = {b"sleep\x001000\0", b"sleep\x001002\0"}
+            # Until everybody is what it is going to be: each was the shell's copy, and one left it for a session.
+            while {_command(str(one.pid)) for one in kindred({root.pid}, None)} - {_command(str(root.pid))} != sleeps:
                 time.sleep(0.001)
+            sessions: set[int] = set()
+            found = kindred({root.pid}, sessions)
             assert {one.session for one in found} == {root.pid} == sessions
             assert len(kindred({root.pid}, None)) == len(found)
         finally:
