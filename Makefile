@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # How many tests run at once, and the least share of lines that those without children must reach.
 LANES ?= 2
+# Tests with real processes mostly wait: more of them than there are processors keep both busy.
+TEST_LANES ?= 4
 COVERED ?= 60
 export PYTHONDONTWRITEBYTECODE :=
 unexport PYTHONUNBUFFERED
@@ -32,13 +34,13 @@ check: $(VENV)/.ready
 	$(BIN)/python -m pytest -q tests/contract/test_smoke.py
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -q -n $(LANES) --dist loadfile tests
+	$(BIN)/python -m pytest -q -n $(TEST_LANES) --dist loadfile tests
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m bench
 
 cases: $(VENV)/.ready
-	$(BIN)/python -m tests.proven cases --lanes $(LANES) $(if $(COLLECT),--collect)
+	$(BIN)/python -m tests.proven cases --lanes $(TEST_LANES) $(if $(COLLECT),--collect)
 
 bench-peers compare behaviours mutants:
 	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
