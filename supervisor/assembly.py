@@ -66,83 +66,108 @@ class Parts:
     door: UnixDoor
 
 
+class Makers:
+    """Makes zygotes and their pools, which share the killer, the table with its slots, the numbers and the breaker."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: StateDirectory,
+        groups: ControlGroups,
+        table: DeadlineTable,
+        killer: KillerLink,
+        second_line: SecondLine,
+        calls: Calls,
+    ) -> None:
+        self._config, self._state, self._groups = config, state, groups
+        self._table, self._killer, self._second_line, self._calls = table, killer, second_line, calls
+        self._flavours = flavours_of(config)
+        self._numbers, self._slots = itertools.count(1), Slots(table.slots)
+        self._breaker = pool_breaker(config.restart)
+        self.zygotes: dict[str, ZygoteLink] = {}
+
+    def zygote(self, flavour: str, name: str, held_by: HeldBy) -> ZygoteLink:
+        """One that has a flavour's tools, under a name of its own."""
+        self.zygotes[name] = ZygoteLink(self._flavours[flavour], held_by)
+        return self.zygotes[name]
+
+    def pool(self, flavour: str, zygote: str, limits: Limits, spares: int, isolation: IsolationLevel) -> Pool:
+        """The workers of a flavour, from the zygote of that name."""
+        link = self.zygotes[zygote]
+        pool = Pool(
+            flavour,
+            _pool_settings(self._config, limits, _most_workers(self._config), spares),
+            link,
+            self._killer,
+            self._table,
+            self._second_line,
+            self._groups,
+            self._state.work,
+            self._numbers,
+            self._slots,
+            Respawn(self._config.restart, self._breaker),
+            self._calls,
+            isolation,
+        )
+        link.on_reaped.append(pool.reaped)
+        link.on_lost.append(pool.zygote_lost)
+        self._calls.pools[flavour] = pool
+        return pool
+
+    def first_ones(self) -> None:
+        """A zygote and a pool for each flavour, at the isolation that the daemon wants."""
+        settings = self._config.daemon
+        for name in self._flavours:
+            self.zygote(name, name, holder_of(settings.isolation))
+            self.pool(name, name, self._config.limits, settings.spares, settings.isolation)
+
+    def roots(self) -> set[int]:
+        """The processes whose descendants are tools."""
+        return {link.pid for link in self.zygotes.values() if link.pid}
+
+
 def assemble(config: Config, socket_path: str, state: StateDirectory, groups: ControlGroups, store: Store) -> Parts:
     """Everything but the loop. ``state``, ``groups`` and ``store`` are open."""
-    settings = config.daemon
-    flavours = flavours_of(config)
-    most = settings.in_flight + settings.spares + 1
-    table = DeadlineTable(most * len(flavours))
-    tools = Tools()
+    settings, tools = config.daemon, Tools()
+    table = DeadlineTable(_most_workers(config) * len(flavours_of(config)))
     host = Host("group", "none", config.limits, wanted=settings.isolation)  # until more is proven
-    journal = Journal(store)
+    journal, killer = Journal(store), KillerLink(table)
     shelf = Shelf(settings.output_quota_bytes, settings.output_ttl_ms)
     endings = Endings(OutputStore(state.outputs), shelf, settings.result_ttl_ms, journal)
-    killer = KillerLink(table)
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
-    boot = f"{secrets.token_hex(2)}{store.life:03x}"
-    records = LifeRecords(journal, store.life)
+    boot, records = f"{secrets.token_hex(2)}{store.life:03x}", LifeRecords(journal, store.life)
     calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine)
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
-    zygotes: dict[str, ZygoteLink] = {}
-    numbers, slots, breaker = itertools.count(1), Slots(table.slots), pool_breaker(config.restart)
-
-    def make_zygote(flavour: str, name: str, held_by: HeldBy) -> ZygoteLink:
-        zygotes[name] = ZygoteLink(flavours[flavour], held_by)
-        return zygotes[name]
-
-    def make_pool(flavour: str, zygote: str, limits: Limits, spares: int, isolation: IsolationLevel) -> Pool:
-        pool = Pool(
-            flavour,
-            _pool_settings(config, limits, most, spares),
-            zygotes[zygote],
-            killer,
-            table,
-            second_line,
-            groups,
-            state.work,
-            numbers,
-            slots,
-            Respawn(config.restart, breaker),
-            calls,
-            isolation,
-        )
-        zygotes[zygote].on_reaped.append(pool.reaped)
-        zygotes[zygote].on_lost.append(pool.zygote_lost)
-        calls.pools[flavour] = pool
-        return pool
-
-    for name in flavours:
-        make_zygote(name, name, holder_of(settings.isolation))
-        make_pool(name, name, config.limits, settings.spares, settings.isolation)
+    makers = Makers(config, state, groups, table, killer, second_line, calls)
+    makers.first_ones()
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
     desk = Desk(calls, tools, health, readers, _effective(config, socket_path))
-    door = UnixDoor(
-        desk,
-        _door_limits(config),
-        lambda: {link.pid for link in zygotes.values() if link.pid},
-        Refusals(journal.note),
-    )
     return Parts(
-        host,
-        state,
-        groups,
-        table,
-        killer,
-        second_line,
-        zygotes,
-        calls.pools,
-        make_zygote,
-        make_pool,
-        tools,
-        calls,
-        endings,
-        journal,
-        readers,
-        door,
+        host=host,
+        state=state,
+        groups=groups,
+        table=table,
+        killer=killer,
+        second_line=second_line,
+        zygotes=makers.zygotes,
+        pools=calls.pools,
+        make_zygote=makers.zygote,
+        make_pool=makers.pool,
+        tools=tools,
+        calls=calls,
+        endings=endings,
+        journal=journal,
+        readers=readers,
+        door=UnixDoor(desk, _door_limits(config), makers.roots, Refusals(journal.note)),
     )
+
+
+def _most_workers(config: Config) -> int:
+    """Of one flavour, alive at once."""
+    return config.daemon.in_flight + config.daemon.spares + 1
 
 
 def _door_limits(config: Config) -> DoorLimits:
