@@ -32,6 +32,21 @@ Request = (
     | cm.AskStatus
     | cm.ListProcesses
     | cm.ReadEvents
+    | cm.OpenRun
+    | cm.StepRun
+    | cm.ReserveModel
+    | cm.SettleModel
+    | cm.AddEvidence
+    | cm.FinishRun
+    | cm.CancelRun
+    | cm.ShowRun
+    | cm.WaitRun
+    | cm.ListRuns
+    | cm.ListApprovals
+    | cm.Decide
+    | cm.ListEffects
+    | cm.CloseEffect
+    | cm.AskMetrics
     | cm.AskConfig
 )
 Answer = (
@@ -44,6 +59,18 @@ Answer = (
     | cm.DaemonStatus
     | cm.Processes
     | cm.Events
+    | cm.RunOpened
+    | cm.RunState
+    | cm.ModelReserved
+    | cm.EvidenceTaken
+    | cm.FinishRefused
+    | cm.RunSettled
+    | cm.Runs
+    | cm.Approvals
+    | cm.Decided
+    | cm.Effects
+    | cm.EffectClosed
+    | cm.Metrics
     | cm.EffectiveConfig
 )
 Kind = TypeVar("Kind")

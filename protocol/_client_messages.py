@@ -12,16 +12,17 @@ its version is unknown, and not that its greeting is.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from protocol._contracts import ContainmentLevel, IsolationLevel, ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult, ErrorInfo
+from protocol._runs import ApprovalView, OnDisconnect, OpenEffect, RunRow, RunView, StopRecord
 
 VERSION = 1
-FEATURES = ("calls", "detach", "split_streams", "output", "events")
+FEATURES = ("calls", "detach", "split_streams", "output", "events", "runs", "approvals", "effects", "metrics")
 
 _I64 = (1 << 63) - 1
 RequestId = Annotated[int, msgspec.Meta(ge=0, le=_I64)]
@@ -109,14 +110,155 @@ class ListProcesses(msgspec.Struct, tag="list_processes", tag_field="op", forbid
 
 
 class ReadEvents(msgspec.Struct, tag="read_events", tag_field="op", forbid_unknown_fields=True):
-    """Up to ``limit`` committed events of the log behind number ``after``, or of one call; answered by Events. When
-    there is none yet the answer waits for one, up to ``wait_ms``."""
+    """Up to ``limit`` committed events of the log behind number ``after``, or of one call or run; answered by Events.
+    When there is none yet the answer waits for one, up to ``wait_ms``."""
 
     id: RequestId
     after: Count = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 200
     call: str | None = None
+    run: str | None = None
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=20_000)] = 0
+
+
+class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fields=True):
+    """Begin a run: a task with one deadline and one budget. ``deadline_ms`` and ``limits`` are judged by the daemon and
+    may only tighten what the profile allows. ``session``: runs of one name share what they have used; ``parent``: a run
+    whose budget this one is part of. ``checks``: commands that must succeed before `finish_run` is accepted.
+
+    Answered by RunOpened, or by Failed.
+    """
+
+    id: RequestId
+    goal: str = ""
+    profile: str = "default"
+    deadline_ms: int | float | str | bool | None = None
+    limits: dict[str, int | float | str | bool | None] = {}
+    session: str | None = None
+    parent: str | None = None
+    workspace: str | None = None
+    checks: list[str] = []
+    on_disconnect: OnDisconnect = "cancel"
+
+
+class StepRun(msgspec.Struct, tag="step_run", tag_field="op", forbid_unknown_fields=True):
+    """A new round begins. Answered by RunState, or by RunSettled when the run may not go on."""
+
+    id: RequestId
+    run: str
+
+
+class ReserveModel(msgspec.Struct, tag="reserve_model", tag_field="op", forbid_unknown_fields=True):
+    """About to ask a model: at most so many tokens in and out. Answered by ModelReserved, or by RunSettled."""
+
+    id: RequestId
+    run: str
+    model: str = ""
+    max_in: Count = 0
+    max_out: Count = 0
+
+
+class SettleModel(msgspec.Struct, tag="settle_model", tag_field="op", forbid_unknown_fields=True):
+    """A model has answered; what it used, as it reports it. A count that is absent (a stream that was cut): what was
+    reserved is spent. Answered by RunState, or by RunSettled."""
+
+    id: RequestId
+    run: str
+    reservation: Count
+    tokens_in: Count | None = None
+    tokens_out: Count | None = None
+    cached_in: Count = 0
+
+
+class AddEvidence(msgspec.Struct, tag="add_evidence", tag_field="op", forbid_unknown_fields=True):
+    """Something that the run has found, by a name of the client's. Answered by EvidenceTaken, or by RunSettled."""
+
+    id: RequestId
+    run: str
+    evidence: str
+
+
+class FinishRun(msgspec.Struct, tag="finish_run", tag_field="op", forbid_unknown_fields=True):
+    """The client thinks that the run is done. Its checks run, under the run's deadline; answered by RunSettled, or by
+    FinishRefused with what the checks said."""
+
+    id: RequestId
+    run: str
+    answer: str = ""
+
+
+class CancelRun(msgspec.Struct, tag="cancel_run", tag_field="op", forbid_unknown_fields=True):
+    """End a run, and every call of it. Answered by RunSettled when they have ended; one that had settled already stays
+    as it is."""
+
+    id: RequestId
+    run: str
+
+
+class ShowRun(msgspec.Struct, tag="show_run", tag_field="op", forbid_unknown_fields=True):
+    """A run as it stands; answered by RunState."""
+
+    id: RequestId
+    run: str
+
+
+class WaitRun(msgspec.Struct, tag="wait_run", tag_field="op", forbid_unknown_fields=True):
+    """Answered by RunSettled when the run does not run any more (a suspended one counts)."""
+
+    id: RequestId
+    run: str
+
+
+class ListRuns(msgspec.Struct, tag="list_runs", tag_field="op", forbid_unknown_fields=True):
+    """Runs of this uid that go on or are suspended; with ``all`` also those that have ended. Answered by Runs."""
+
+    id: RequestId
+    all: bool = False
+
+
+class ListApprovals(msgspec.Struct, tag="list_approvals", tag_field="op", forbid_unknown_fields=True):
+    """Calls that wait for a person; with ``all`` also those that were decided. Answered by Approvals."""
+
+    id: RequestId
+    run: str | None = None
+    all: bool = False
+
+
+class Decide(msgspec.Struct, tag="decide", tag_field="op", forbid_unknown_fields=True):
+    """A person's decision. ``arguments``: other arguments than were asked for (judged anew). ``scope``: what else it
+    holds for in this run. ``then``: after a rejection the run goes on (``feedback``) or ends (``stop``).
+
+    Answered by Decided.
+    """
+
+    id: RequestId
+    approval: str
+    decision: Literal["approve", "reject"]
+    note: str = ""
+    arguments: str | None = None
+    scope: Literal["call", "same_args", "tool"] = "call"
+    then: Literal["feedback", "stop"] = "feedback"
+
+
+class ListEffects(msgspec.Struct, tag="list_effects", tag_field="op", forbid_unknown_fields=True):
+    """Calls that may have changed something and nobody knows; answered by Effects."""
+
+    id: RequestId
+    run: str | None = None
+
+
+class CloseEffect(msgspec.Struct, tag="close_effect", tag_field="op", forbid_unknown_fields=True):
+    """Somebody has looked: what became of a call is known now, and ``note`` says it. Answered by EffectClosed."""
+
+    id: RequestId
+    call: str
+    note: str
+
+
+class AskMetrics(msgspec.Struct, tag="ask_metrics", tag_field="op", forbid_unknown_fields=True):
+    """Answered by Metrics."""
+
+    id: RequestId
 
 
 class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown_fields=True):
@@ -126,7 +268,31 @@ class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown
 
 
 FromClient = (
-    Hello | Submit | Cancel | Wait | ReadOutput | ListTools | AskStatus | ListProcesses | ReadEvents | AskConfig
+    Hello
+    | Submit
+    | Cancel
+    | Wait
+    | ReadOutput
+    | ListTools
+    | AskStatus
+    | ListProcesses
+    | ReadEvents
+    | OpenRun
+    | StepRun
+    | ReserveModel
+    | SettleModel
+    | AddEvidence
+    | FinishRun
+    | CancelRun
+    | ShowRun
+    | WaitRun
+    | ListRuns
+    | ListApprovals
+    | Decide
+    | ListEffects
+    | CloseEffect
+    | AskMetrics
+    | AskConfig
 )
 
 
@@ -256,6 +422,97 @@ class Events(msgspec.Struct, tag="events", tag_field="op"):
     last: int
 
 
+class RunOpened(msgspec.Struct, tag="run_opened", tag_field="op"):
+    """The run is on the disk and goes on; its effective limits stand in it."""
+
+    id: int
+    run: RunView
+
+
+class RunState(msgspec.Struct, tag="run_state", tag_field="op"):
+    """A run as it stands."""
+
+    id: int
+    run: RunView
+
+
+class ModelReserved(msgspec.Struct, tag="model_reserved", tag_field="op"):
+    """The model may be asked, for ``remaining_ms`` at most; `settle_model` names the ``reservation``."""
+
+    id: int
+    run: str
+    reservation: int
+    remaining_ms: int
+
+
+class EvidenceTaken(msgspec.Struct, tag="evidence_taken", tag_field="op"):
+    """``novel``: the run had never seen it; only that is progress."""
+
+    id: int
+    run: str
+    novel: bool
+
+
+class FinishRefused(msgspec.Struct, tag="finish_refused", tag_field="op"):
+    """The checks say that the run is not done: ``feedback``, for whoever decides. ``refusals``: so many so far."""
+
+    id: int
+    run: str
+    refusals: int
+    feedback: str
+
+
+class RunSettled(msgspec.Struct, tag="run_settled", tag_field="op"):
+    """The run does not run any more, and why."""
+
+    id: int
+    stop: StopRecord
+
+
+class Runs(msgspec.Struct, tag="runs", tag_field="op"):
+    """Newest first."""
+
+    id: int
+    runs: list[RunRow]
+
+
+class Approvals(msgspec.Struct, tag="approvals", tag_field="op"):
+    """Oldest first."""
+
+    id: int
+    approvals: list[ApprovalView]
+
+
+class Decided(msgspec.Struct, tag="decided", tag_field="op"):
+    """The decision is on the disk. ``call``: what it became, to be waited for (``wait``); a rejected one has a result
+    too."""
+
+    id: int
+    approval: ApprovalView
+    call: str | None
+
+
+class Effects(msgspec.Struct, tag="effects", tag_field="op"):
+    """Oldest first."""
+
+    id: int
+    effects: list[OpenEffect]
+
+
+class EffectClosed(msgspec.Struct, tag="effect_closed", tag_field="op"):
+    """The note is on the disk, and the effect is listed no more."""
+
+    id: int
+    effect: OpenEffect
+
+
+class Metrics(msgspec.Struct, tag="metrics", tag_field="op"):
+    """``text``: metrics in the text format of Prometheus."""
+
+    id: int
+    text: str
+
+
 class EffectiveConfig(msgspec.Struct, tag="effective_config", tag_field="op"):
     """Values in force with where each came from (``default``, or the file's path)."""
 
@@ -282,6 +539,18 @@ FromDaemon = (
     | DaemonStatus
     | Processes
     | Events
+    | RunOpened
+    | RunState
+    | ModelReserved
+    | EvidenceTaken
+    | FinishRefused
+    | RunSettled
+    | Runs
+    | Approvals
+    | Decided
+    | Effects
+    | EffectClosed
+    | Metrics
     | EffectiveConfig
     | Failed
 )

@@ -68,6 +68,19 @@ class Awaited(Enum):
     STATUS = auto()
     PROCESSES = auto()
     EVENTS = auto()
+    OPENED = auto()
+    STEP = auto()
+    MODEL = auto()
+    EVIDENCE = auto()
+    FINISH = auto()
+    RUN_END = auto()
+    RUN = auto()
+    RUNS = auto()
+    APPROVALS = auto()
+    DECISION = auto()
+    EFFECTS = auto()
+    CLOSING = auto()
+    METRICS = auto()
     CONFIG = auto()
 
 
@@ -95,6 +108,21 @@ _REQUESTS: Mapping[type, Awaited] = {
     cm.AskStatus: Awaited.STATUS,
     cm.ListProcesses: Awaited.PROCESSES,
     cm.ReadEvents: Awaited.EVENTS,
+    cm.OpenRun: Awaited.OPENED,
+    cm.StepRun: Awaited.STEP,
+    cm.ReserveModel: Awaited.MODEL,
+    cm.SettleModel: Awaited.STEP,
+    cm.AddEvidence: Awaited.EVIDENCE,
+    cm.FinishRun: Awaited.FINISH,
+    cm.CancelRun: Awaited.RUN_END,
+    cm.WaitRun: Awaited.RUN_END,
+    cm.ShowRun: Awaited.RUN,
+    cm.ListRuns: Awaited.RUNS,
+    cm.ListApprovals: Awaited.APPROVALS,
+    cm.Decide: Awaited.DECISION,
+    cm.ListEffects: Awaited.EFFECTS,
+    cm.CloseEffect: Awaited.CLOSING,
+    cm.AskMetrics: Awaited.METRICS,
     cm.AskConfig: Awaited.CONFIG,
 }
 EXCHANGES: ExchangeTable = {
@@ -111,6 +139,23 @@ EXCHANGES: ExchangeTable = {
     (Awaited.STATUS, cm.DaemonStatus): None,
     (Awaited.PROCESSES, cm.Processes): None,
     (Awaited.EVENTS, cm.Events): None,
+    (Awaited.OPENED, cm.RunOpened): None,
+    (Awaited.STEP, cm.RunState): None,
+    (Awaited.STEP, cm.RunSettled): None,
+    (Awaited.MODEL, cm.ModelReserved): None,
+    (Awaited.MODEL, cm.RunSettled): None,
+    (Awaited.EVIDENCE, cm.EvidenceTaken): None,
+    (Awaited.EVIDENCE, cm.RunSettled): None,
+    (Awaited.FINISH, cm.FinishRefused): None,
+    (Awaited.FINISH, cm.RunSettled): None,
+    (Awaited.RUN_END, cm.RunSettled): None,
+    (Awaited.RUN, cm.RunState): None,
+    (Awaited.RUNS, cm.Runs): None,
+    (Awaited.APPROVALS, cm.Approvals): None,
+    (Awaited.DECISION, cm.Decided): None,
+    (Awaited.EFFECTS, cm.Effects): None,
+    (Awaited.CLOSING, cm.EffectClosed): None,
+    (Awaited.METRICS, cm.Metrics): None,
     (Awaited.CONFIG, cm.EffectiveConfig): None,
     **{(awaited, cm.Failed): None for awaited in Awaited},
 }

@@ -56,6 +56,19 @@ class Reason(StrEnum):
     DAEMON_RESTARTED = "daemon_restarted"
     STORE_UNAVAILABLE = "store_unavailable"
     SUPERVISOR_BUG = "supervisor_bug"
+    UNKNOWN_RUN = "unknown_run"
+    RUN_SETTLED = "run_settled"
+    APPROVAL_REQUIRED = "approval_required"
+    APPROVAL_REJECTED = "approval_rejected"
+    RECONCILE_REQUIRED = "reconcile_required"
+    REPEAT_CALL = "repeat_call"
+    REPEAT_ERROR = "repeat_error"
+    SAME_ERROR = "same_error"
+    PING_PONG = "ping_pong"
+    CYCLE = "cycle"
+    POLL_NO_PROGRESS = "poll_no_progress"
+    NO_PROGRESS = "no_progress"
+    BREAKER = "breaker"
 
 
 class ErrorClass(StrEnum):
@@ -215,6 +228,8 @@ class CallResult(msgspec.Struct):
     durable: bool | None = None
     workdir: str | None = None
     notices: list[Notice] = []
+    approval: str | None = None
+    """The approval that it waits for, or that it came from."""
 
 
 _EXIT = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol
 
 from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
@@ -81,7 +81,7 @@ class Desk:
                 values, sources = self._config
                 asker.say(cm.EffectiveConfig(message.id, values, sources))
             case _:
-                assert_never(message)
+                asker.say(_failed(message.id, "not_served", "this daemon does not serve that yet"))
 
     def left(self, asker: Asker) -> None:
         """An asker is gone: nobody need tell it anything, and the calls that it held may end with it."""

@@ -234,6 +234,14 @@ def request(kind: type, number: int = 1, **fields: Any) -> Any:
         cm.Submit: {"tool": "shell"},
         cm.Wait: {"call": "c_1"},
         cm.ReadOutput: {"call": "c_1"},
+        cm.Decide: {"approval": "a_1", "decision": "approve"},
+        cm.AddEvidence: {"run": "r_1", "evidence": "doc-1"},
+        cm.SettleModel: {"run": "r_1", "reservation": 1},
+        cm.CloseEffect: {"call": "c_1", "note": "it was done"},
+        **{
+            kind: {"run": "r_1"}
+            for kind in (cm.StepRun, cm.ReserveModel, cm.FinishRun, cm.CancelRun, cm.ShowRun, cm.WaitRun)
+        },
     }
     return kind(id=number, **needed.get(kind, {}), **fields)
 
@@ -254,6 +262,21 @@ ASKED: list[tuple[Any, set[type]]] = [
     (request(cm.ListTools), {cm.Tools}),
     (request(cm.AskStatus), {cm.DaemonStatus}),
     (request(cm.ListProcesses), {cm.Processes}),
+    (request(cm.OpenRun), {cm.RunOpened}),
+    (request(cm.StepRun), {cm.RunState, cm.RunSettled}),
+    (request(cm.ReserveModel), {cm.ModelReserved, cm.RunSettled}),
+    (request(cm.SettleModel), {cm.RunState, cm.RunSettled}),
+    (request(cm.AddEvidence), {cm.EvidenceTaken, cm.RunSettled}),
+    (request(cm.FinishRun), {cm.FinishRefused, cm.RunSettled}),
+    (request(cm.CancelRun), {cm.RunSettled}),
+    (request(cm.WaitRun), {cm.RunSettled}),
+    (request(cm.ShowRun), {cm.RunState}),
+    (request(cm.ListRuns), {cm.Runs}),
+    (request(cm.ListApprovals), {cm.Approvals}),
+    (request(cm.Decide), {cm.Decided}),
+    (request(cm.ListEffects), {cm.Effects}),
+    (request(cm.CloseEffect), {cm.EffectClosed}),
+    (request(cm.AskMetrics), {cm.Metrics}),
     (request(cm.AskConfig), {cm.EffectiveConfig}),
 ]
 
