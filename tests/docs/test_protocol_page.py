@@ -15,6 +15,8 @@ import pytest
 from protocol import FRAME_HARD_LIMIT, FRAME_LIMIT
 from protocol import _client_messages as cm
 from protocol import _outcomes as outcomes
+from protocol import _runs as runs
+from protocol._budgets import DimensionView
 from protocol._codecs import DEPTH_LIMIT
 from protocol._contracts import ISOLATION_ORDER, ToolDescription
 from protocol._deadlines import CEILING_MS
@@ -37,7 +39,10 @@ PARTS = (
     outcomes.KillReceipt,
 )
 PARTS += (outcomes.Isolation, outcomes.Usage, outcomes.Notice)  # type: ignore[assignment]  # a longer tuple
+PARTS += (runs.RunView, runs.RunDeadline, DimensionView, runs.FiredDetector)  # type: ignore[assignment]  # likewise
+PARTS += (runs.StopRecord, runs.LastAction, runs.Artefact)  # type: ignore[assignment]  # likewise
 BESIDE = {ToolDescription: "tools", cm.ProcessRow: "processes", outcomes.StreamInfo: "OutputInfo"}
+BESIDE |= {runs.RunRow: "runs", runs.ApprovalView: "approvals", runs.OpenEffect: "effects"}
 """Structs that are described in another one's section, after its own table."""
 
 
@@ -93,7 +98,18 @@ def test_every_default_is_the_one_that_holds(kind: type, which: int) -> None:
             assert (None if said == "absent" else json.loads(said)) == default, field.name
 
 
-@pytest.mark.parametrize("kind", [outcomes.Status, outcomes.Reason, outcomes.ErrorClass, outcomes.Delivery, EventKind])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        outcomes.Status,
+        outcomes.Reason,
+        outcomes.ErrorClass,
+        outcomes.Delivery,
+        runs.RunStatus,
+        runs.RunReason,
+        EventKind,
+    ],
+)
 def test_every_word_is_on_the_page_and_no_other(kind: type) -> None:
     words = set(kind)  # type: ignore[call-overload]  # an enumeration
     [table] = [table for table in tables(section("WORDS")) if set(re.findall(r"`(\w+)`", table[0][0])) <= words]
@@ -114,6 +130,21 @@ def test_the_answers_to_each_request_are_those_of_the_links_table() -> None:
         "`ask_status`": (Awaited.STATUS,),
         "`list_processes`": (Awaited.PROCESSES,),
         "`read_events`": (Awaited.EVENTS,),
+        "`open_run`": (Awaited.OPENED,),
+        "`step_run`": (Awaited.STEP,),
+        "`settle_model`": (Awaited.STEP,),
+        "`reserve_model`": (Awaited.MODEL,),
+        "`add_evidence`": (Awaited.EVIDENCE,),
+        "`finish_run`": (Awaited.FINISH,),
+        "`cancel_run`": (Awaited.RUN_END,),
+        "`wait_run`": (Awaited.RUN_END,),
+        "`show_run`": (Awaited.RUN,),
+        "`list_runs`": (Awaited.RUNS,),
+        "`list_approvals`": (Awaited.APPROVALS,),
+        "`decide`": (Awaited.DECISION,),
+        "`list_effects`": (Awaited.EFFECTS,),
+        "`close_effect`": (Awaited.CLOSING,),
+        "`ask_metrics`": (Awaited.METRICS,),
         "`ask_config`": (Awaited.CONFIG,),
     }
     assert said.keys() == states.keys()
