@@ -18,6 +18,11 @@ CONTAINMENT_ORDER: tuple[ContainmentLevel, ...] = ("group", "subreaper", "cgroup
 ISOLATION_ORDER: tuple[IsolationLevel, ...] = ("none", "limits", "contain", "guard", "bwrap")
 
 
+def _check(name: str, value: object, least: int, most: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most):
+        raise ValueError(f"{name} is {value!r}; allowed is a whole number from {least} to {most}")
+
+
 class Approval(StrEnum):
     """When a person is asked before a call runs."""
 
@@ -56,6 +61,29 @@ class AfterKill(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         _check("after_kill.timeout_ms", self.timeout_ms, 1, CEILING_MS)
 
 
+RetryCause = Literal["transient_tool", "worker_lost", "memory_limit"]
+_MOST_ATTEMPTS, _LONGEST_WAIT_MS = 10, 600_000
+
+
+class Retry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """When a call of the tool is tried again, inside its own deadline and under its own key. ``attempts``: with the
+    first one; 1 = never again. ``on``: the ends that are worth it. The i-th wait is ``base_ms * 2**i``, at most
+    ``cap_ms``, times something between 0.5 and 1.5.
+
+    Only what is read-only, idempotent or was not delivered is tried again at all.
+    """
+
+    attempts: int = 3
+    on: tuple[RetryCause, ...] = ("transient_tool",)
+    base_ms: int = 250
+    cap_ms: int = 4_000
+
+    def __post_init__(self) -> None:
+        _check("retry.attempts", self.attempts, 1, _MOST_ATTEMPTS)
+        _check("retry.base_ms", self.base_ms, 1, _LONGEST_WAIT_MS)
+        _check("retry.cap_ms", self.cap_ms, self.base_ms, _LONGEST_WAIT_MS)
+
+
 class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns.
 
@@ -82,6 +110,7 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limits: Limits | None = None
     isolation: IsolationLevel | None = None
     after_kill: AfterKill | None = None
+    retry: Retry = Retry()
     lock_files: tuple[str, ...] = ()
     remote: bool | None = None
     """Whether a call has work done by processes that are not its own; None: nobody has said."""
@@ -96,11 +125,6 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def side_by_side(self) -> bool:
         """Whether calls of this tool may run beside others of the same run."""
         return self.read_only or self.concurrency_safe
-
-
-def _check(name: str, value: object, least: int, most: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most):
-        raise ValueError(f"{name} is {value!r}; allowed is a whole number from {least} to {most}")
 
 
 class ToolDescription(msgspec.Struct, frozen=True):

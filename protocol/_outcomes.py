@@ -74,9 +74,12 @@ class Reason(StrEnum):
 class ErrorClass(StrEnum):
     """Who can do something about an error (semantics of retry hang on it)."""
 
+    TRANSIENT_PROVIDER = "transient_provider"
     TRANSIENT_TOOL = "transient_tool"
     ARGUMENT = "argument"
+    MISSING_INPUT = "missing_input"
     POLICY = "policy"
+    AUTH = "auth"
     FEEDBACK = "feedback"
     KILLED = "killed"
     WORKER_LOST = "worker_lost"
@@ -226,6 +229,7 @@ class CallResult(msgspec.Struct):
     idempotency_key: str | None = None
     replayed: bool = False
     durable: bool | None = None
+    attempts: int = 1
     workdir: str | None = None
     notices: list[Notice] = []
     approval: str | None = None

@@ -16,7 +16,7 @@ import msgspec
 
 from protocol import Contract, Limits
 from protocol._contract_fields import declared_contract
-from protocol._contracts import AfterKill
+from protocol._contracts import AfterKill, Retry
 from protocol._deadlines import CEILING_MS
 from supervisor.config_tables import ConfigError, read_fields, shown
 
@@ -27,17 +27,18 @@ _NOT_SERVED = (
     "reconcile",
     "refresh",
     "repeat_after_unknown",
-    "retry",
     "roles",
     "roots",
     "secrets",
 )
 LIMIT_KINDS = typing.get_type_hints(Limits)
-_CONTRACT_KINDS = {**typing.get_type_hints(Contract), "limits": dict[str, Any], "after_kill": dict[str, Any]}
+_TABLES = {"limits": dict[str, Any], "after_kill": dict[str, Any], "retry": dict[str, Any]}
+_CONTRACT_KINDS = {**typing.get_type_hints(Contract), **_TABLES}
 _CONTRACT_KINDS.pop("kind")
 _COMMAND_KINDS = {"argv": list[str], "arguments": dict[str, Any], "description": str}
 _PYTHON_KINDS = {"module": str, "path": str | list[str]}
 _AFTER_KILL_KINDS = typing.get_type_hints(AfterKill)
+_RETRY_KINDS = typing.get_type_hints(Retry)
 _LEAST = {"core_bytes": 0, "open_files": 16}
 
 
@@ -123,6 +124,8 @@ def _contract(given: dict[str, Any], place: str, limits: Limits, base: Contract 
     fields = read_fields(given, _CONTRACT_KINDS, place)
     if "after_kill" in fields:
         fields["after_kill"] = _after_kill(fields["after_kill"], f"{place}.after_kill")
+    if "retry" in fields:
+        fields["retry"] = _retry(fields["retry"], f"{place}.retry")
     if "limits" in fields:
         fields["limits"] = read_limits(fields["limits"], f"{place}.limits", limits)
     try:
@@ -141,6 +144,14 @@ def _after_kill(table: object, place: str) -> AfterKill:
         return AfterKill(**fields)
     except ValueError as error:
         raise ConfigError(f"{place.removesuffix('.after_kill')}: {error}") from error
+
+
+def _retry(table: object, place: str) -> Retry:
+    fields = read_fields(table, _RETRY_KINDS, place)
+    try:
+        return Retry(**fields)
+    except ValueError as error:
+        raise ConfigError(f"{place.removesuffix('.retry')}: {error}") from error
 
 
 def _widest(fields: dict[str, Any]) -> Contract:

@@ -202,7 +202,11 @@ def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Pat
             "tool.t: term_grace_ms = 20000 leaves nothing of timeout_ms = 10000",
         ),
         ("[tool.time]\nkind = 'mcp'\ncommand = 'x'", 'tool.time.kind = "mcp" is not served yet'),
-        ("[tool.shell]\nretry = 2", "tool.shell.retry is not served yet"),
+        ("[tool.shell]\nretry = 2", "tool.shell.retry = 2 is not allowed"),
+        ("[tool.shell.retry]\nattempts = 11", "tool.shell: retry.attempts is 11; allowed is"),
+        ("[tool.shell.retry]\non = ['always']", "tool.shell.retry.on[0] = ['always'] is not allowed"),
+        ("[tool.shell.retry]\nbase_ms = '5s'", "tool.shell: retry.cap_ms is 4000; allowed is a whole number from 5000"),
+        ("[tool.shell.retry]\ntries = 1", "tool.shell.retry.tries is no setting"),
         ("[tool.shell.after_kill]\ntimeout_ms = 5", "tool.shell.after_kill.argv is missing"),
         ("[tool.shell.after_kill]\nargv = []", "tool.shell: after_kill.argv is empty"),
         (
