@@ -1,6 +1,6 @@
 """The configuration: a TOML file over the defaults. Owns the settings' names, ranges and defaults (``[daemon]``,
-``[limits]``, and by its machines ``[quarantine]`` and ``[restart]``); the tables of tools are `config_tools`', the way
-a value is written `config_tables`'.
+``[limits]``, and by its machines ``[quarantine]`` and ``[restart]``); the tables of tools are `config_tools`', those of
+profiles, tenants and prices `config_budgets`', the way a value is written `config_tables`'.
 
 No file: the defaults, and the built-in tools. Nothing is ever looked for in the working directory. Relative paths in a
 file start from its directory. Unknown keys are refused with their path.
@@ -20,16 +20,18 @@ from protocol import FRAME_HARD_LIMIT, FRAME_LIMIT, Limits
 from protocol._contracts import ContainmentLevel, IsolationLevel
 from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
+from supervisor.config_budgets import read_budgets
 from supervisor.config_tables import ConfigError, read_fields, shown
 from supervisor.config_tools import ToolTable, read_limits, read_tool
+from supervisor.core.profiles import Budgets
 from supervisor.core.quarantine import QuarantineSettings, refuse_disorder
 from supervisor.core.respawn import RespawnSettings, refuse_contradictions
 
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
-_LATER = ("profile", "detectors", "policy", "tenant")
-_TABLES = ("daemon", "limits", "tool", "quarantine", "restart")
+_LATER = ("detectors", "policy")
+_TABLES = ("daemon", "limits", "tool", "quarantine", "restart", "profile", "tenant", "price")
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -73,6 +75,7 @@ class Config(msgspec.Struct, frozen=True):
     tool: dict[str, ToolTable] = {}
     quarantine: QuarantineSettings = msgspec.field(default_factory=QuarantineSettings)
     restart: RespawnSettings = msgspec.field(default_factory=RespawnSettings)
+    budgets: Budgets = msgspec.field(default_factory=lambda: read_budgets({}))
     file: str | None = None
     given: frozenset[str] = frozenset()
 
@@ -85,13 +88,25 @@ class Config(msgspec.Struct, frozen=True):
             "tool": {name: table.values() for name, table in self.tool.items()},
             "quarantine": msgspec.to_builtins(self.quarantine),
             "restart": msgspec.to_builtins(self.restart),
+            **self.budgets.values(),
         }
         return values, {key: self._source(key) for key in _paths(values)}
 
     def _source(self, key: str) -> str:
-        """A limit that a tool does not give itself is that of ``[limits]``, and so is its source."""
-        inherited = "limits." + key.rpartition(".")[2] if ".limits." in key else key
-        return self.file if self.file is not None and self.given & {key, inherited} else DEFAULT
+        """What a table does not give itself has the source of what it inherits from."""
+        if key in self.given and self.file is not None:
+            return self.file
+        inherited = self._inherited(key)
+        return DEFAULT if inherited is None else self._source(inherited)
+
+    def _inherited(self, key: str) -> str | None:
+        """The limits of a tool are those of ``[limits]``, all of a profile is its base's."""
+        kind, _, rest = key.partition(".")
+        if kind == "tool":
+            return "limits." + key.rpartition(".")[2] if ".limits." in key else None
+        name, _, field = rest.partition(".")
+        base = self.budgets.profiles[name].base if kind == "profile" else None
+        return base and f"profile.{base}.{field}"
 
 
 def load(path: str | None) -> Config:
@@ -130,6 +145,7 @@ def _config(document: dict[str, Any], file: str) -> Config:
         _tools(document.get("tool", {}), limits, directory),
         _machine(document, "quarantine", QuarantineSettings, refuse_disorder),
         _machine(document, "restart", RespawnSettings, refuse_contradictions),
+        read_budgets(document),
         file,
         frozenset(_paths(document)),
     )

@@ -1,7 +1,8 @@
 """One table of the configuration file, read field by field. Owns how a value may be written and how a refusal is said.
 
-A field whose name ends in ``_ms`` takes a whole number of milliseconds or a duration (``"5s"``); a size takes a whole
-number of bytes or a text (``"64MiB"``). A field that may be without a limit takes ``"none"``, because TOML has no null.
+A field that is called ``ms`` or ends in ``_ms`` takes a whole number of milliseconds or a duration (``"5s"``); a size
+takes a whole number of bytes or a text (``"64MiB"``). A field that may be without a limit takes ``"none"``, because
+TOML has no null.
 Every refusal names the key's path and what is allowed: a person wrote the key and will correct it.
 """
 
@@ -59,7 +60,7 @@ def _quantity(text: str, kind: Any, name: str, place: str) -> object:
     if text == NO_LIMIT and type(None) in typing.get_args(kind) and text not in _words(kind):
         return None
     try:
-        if name.endswith("_ms"):
+        if name == "ms" or name.endswith("_ms"):
             return parse_duration_ms(text)
         return parse_size_bytes(text) if name.endswith(_SIZES) else text
     except QuantityError as error:
