@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from deadlined._errors import DaemonSilent as DaemonSilent
     from deadlined._errors import DeadlinedError as DeadlinedError
     from deadlined._errors import RequestRefused as RequestRefused
+    from deadlined._errors import RunStopped as RunStopped
     from deadlined.async_client import AsyncClient as AsyncClient
     from deadlined.client import Client as Client
     from protocol import CallResult as CallResult
+    from protocol import RunView as RunView
+    from protocol import StopRecord as StopRecord
     from toolworkers import CommandPlan as CommandPlan
     from toolworkers import Context as Context
     from toolworkers import ToolError as ToolError
@@ -35,6 +38,9 @@ _WHERE = {
     "DaemonSilent": "deadlined._errors",
     "DeadlinedError": "deadlined._errors",
     "RequestRefused": "deadlined._errors",
+    "RunStopped": "deadlined._errors",
+    "RunView": "protocol",
+    "StopRecord": "protocol",
     "CommandPlan": "toolworkers",
     "Context": "toolworkers",
     "ToolError": "toolworkers",

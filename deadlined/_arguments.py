@@ -23,6 +23,7 @@ class SubmitOptions(TypedDict, total=False):
 
     deadline_ms: int | None
     cwd: str | os.PathLike[str] | None
+    run: str | None
     key: str | None
     split_streams: bool
     max_output_bytes: int | None
@@ -39,6 +40,7 @@ def submit_message(tool: str, arguments: Arguments | None, options: SubmitOption
         arguments=arguments_text(arguments),
         deadline_ms=options.get("deadline_ms"),
         cwd=None if cwd is None else os.path.abspath(os.fspath(cwd)),
+        run=options.get("run"),
         key=options.get("key"),
         split_streams=options.get("split_streams", False),
         max_output_bytes=options.get("max_output_bytes"),

@@ -7,6 +7,7 @@ import shlex
 from protocol._errors import ProtocolError
 from protocol._outcomes import ErrorInfo
 from protocol._places import default_socket
+from protocol._runs import StopRecord
 
 
 class DeadlinedError(Exception):
@@ -40,6 +41,14 @@ class RequestRefused(DeadlinedError):  # noqa: N818  # says what happened, as ca
     def __init__(self, error: ErrorInfo) -> None:
         super().__init__(f"{error.message} [{error.code}]")
         self.error = error
+
+
+class RunStopped(DeadlinedError):  # noqa: N818  # says what happened, as callers will read it
+    """The run does not run any more, and nothing goes on in it; ``stop`` says why, and what would help."""
+
+    def __init__(self, stop: StopRecord) -> None:
+        super().__init__(f"the run is {stop.status} ({stop.reason}): {stop.text}")
+        self.stop = stop
 
 
 class NotUnderstood(ConnectionLost, ProtocolError):  # noqa: N818  # says what happened, as callers will read it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol._client_messages import Events, OutputChunk, ReadEvents, ReadOutput
-from protocol._events import Event
+from protocol._events import Event, EventKind
 
 POLL_S = 0.1
 """How long to rest once all that a running call has written was read: at most ten looks a second."""
@@ -13,22 +13,26 @@ _EVENT_WAIT_MS = 10_000
 
 
 class EventCursor:
-    """A place in the log, or in the events of one call."""
+    """A place in the log, or in the events of one call or run."""
 
-    __slots__ = ("_after", "_call", "_follow", "ended")
+    __slots__ = ("_after", "_call", "_follow", "_run", "ended")
 
-    def __init__(self, after: int, call: str | None, follow: bool) -> None:
-        self._after, self._call, self._follow = after, call, follow
+    def __init__(self, after: int, call: str | None, follow: bool, run: str | None = None) -> None:
+        self._after, self._call, self._run, self._follow = after, call, run, follow
         self.ended = False
 
     def next_request(self) -> ReadEvents:
         """Ask for what follows the place reached."""
-        return ReadEvents(id=0, after=self._after, call=self._call, wait_ms=_EVENT_WAIT_MS if self._follow else 0)
+        wait_ms = _EVENT_WAIT_MS if self._follow else 0
+        return ReadEvents(id=0, after=self._after, call=self._call, run=self._run, wait_ms=wait_ms)
 
     def take(self, answer: Events) -> list[Event]:
-        """The new events. Without ``follow`` an answer with none is the end."""
+        """The new events. The end is an answer with none; with ``follow`` a run's settlement, and else never."""
         self._after = answer.last
-        self.ended = not self._follow and not answer.events
+        if self._follow:
+            self.ended = self._run is not None and any(one.kind == EventKind.RUN_SETTLED for one in answer.events)
+        else:
+            self.ended = not answer.events
         return answer.events
 
 

@@ -6,22 +6,26 @@ Owns the words of the Python interface and the two tasks that read and write. Th
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack
 
 import anyio
 from anyio.abc import ByteStream
 
-from deadlined._arguments import Arguments, SubmitOptions, submit_message
+from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submit_message
 from deadlined._async_line import AsyncLine
-from deadlined._conversation import Exchange, cancel_of, was_live
+from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
 from deadlined._errors import DaemonNotRunning
 from deadlined._following import POLL_S, EventCursor, OutputCursor
+from deadlined._run_words import RunOptions, open_message
+from deadlined.async_runs import AsyncRun, open_block
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
+from protocol._runs import ApprovalView, OpenEffect, RunRow
 
 ANSWER_TIMEOUT_S = 30.0
 CANCEL_WAIT_S = 10.0
@@ -169,31 +173,96 @@ class AsyncClient:
         """A handle on any call of the same user, by its id; whether there is one shows at its first use."""
         return AsyncCallHandle(self, call)
 
+    def run(self, **options: Unpack[RunOptions]) -> AbstractAsyncContextManager[AsyncRun]:
+        """A run for the length of an ``async with`` block: leaving it cancels the run if it still runs, and its calls
+        with it; shielded, bounded.
+
+        With ``on_disconnect="keep"`` only an exception does, a cancellation too; a suspended run is left to who has to
+        decide. Entering raises RequestRefused for what the profile does not allow.
+        """
+        message = open_message(options, "cancel")
+        return open_block(lambda: self._opened(message), options.get("on_disconnect") == "keep")
+
+    async def open_run(self, **options: Unpack[RunOptions]) -> AsyncRun:
+        """Begin a run that outlives this client, unless ``on_disconnect="cancel"``."""
+        return await self._opened(open_message(options, "keep"))
+
+    def attach_run(self, run: str) -> AsyncRun:
+        """A handle on any run of the same user, by its id; whether there is one shows at its first use."""
+        return AsyncRun(self, run)
+
+    async def runs(self, *, all: bool = False) -> list[RunRow]:  # noqa: A002  # the word of the wire
+        """Runs that go on or are suspended, newest first; with ``all`` also those that have ended."""
+        return (await self._ask(cm.ListRuns(id=0, all=all), cm.Runs)).runs
+
+    async def approvals(self, *, run: str | None = None, all: bool = False) -> list[ApprovalView]:  # noqa: A002  # likewise
+        """Calls that wait for a person, oldest first; with ``all`` also those that were decided."""
+        return (await self._ask(cm.ListApprovals(id=0, run=run, all=all), cm.Approvals)).approvals
+
+    async def approve(
+        self,
+        approval: str,
+        *,
+        note: str = "",
+        arguments: Arguments | None = None,
+        scope: Literal["call", "same_args", "tool"] = "call",
+    ) -> cm.Decided:
+        """Let a call run, with other ``arguments`` if given, and what ``scope`` says in its run after it. ``call`` of
+        the answer is what it became: ``handle(…).wait()``. Raises RequestRefused when it was decided, or is over."""
+        text = None if arguments is None else arguments_text(arguments)
+        return await self._ask(
+            cm.Decide(id=0, approval=approval, decision="approve", note=note, arguments=text, scope=scope), cm.Decided
+        )
+
+    async def reject(
+        self, approval: str, *, note: str = "", then: Literal["feedback", "stop"] = "feedback"
+    ) -> cm.Decided:
+        """Do not let a call run: its run hears ``note`` and goes on, or ends (``then="stop"``)."""
+        return await self._ask(cm.Decide(id=0, approval=approval, decision="reject", note=note, then=then), cm.Decided)
+
+    async def effects(self, *, run: str | None = None) -> list[OpenEffect]:
+        """Calls that may have changed something and nobody knows, oldest first."""
+        return (await self._ask(cm.ListEffects(id=0, run=run), cm.Effects)).effects
+
+    async def close_effect(self, call: str, note: str) -> OpenEffect:
+        """Somebody has looked what became of ``call``, and ``note`` says it."""
+        return (await self._ask(cm.CloseEffect(id=0, call=call, note=note), cm.EffectClosed)).effect
+
+    async def metrics(self) -> str:
+        """The daemon's metrics in the text format of Prometheus."""
+        return (await self._ask(cm.AskMetrics(id=0), cm.Metrics)).text
+
     async def tools(self, name: str | None = None) -> list[ToolDescription]:
         """Contracts and JSON schemas of every tool, or of the one called ``name``."""
-        return (await self._line.answered(cm.ListTools(id=0, name=name))).outcome(cm.Tools).tools
+        return (await self._ask(cm.ListTools(id=0, name=name), cm.Tools)).tools
 
     async def status(self) -> cm.DaemonStatus:
         """The daemon's health; ``degraded`` empty = healthy."""
-        return (await self._line.answered(cm.AskStatus(id=0))).outcome(cm.DaemonStatus)
+        return await self._ask(cm.AskStatus(id=0), cm.DaemonStatus)
 
     async def processes(self) -> list[cm.ProcessRow]:
         """Workers and calls with the time left to their deadlines."""
-        return (await self._line.answered(cm.ListProcesses(id=0))).outcome(cm.Processes).rows
+        return (await self._ask(cm.ListProcesses(id=0), cm.Processes)).rows
 
     async def events(
-        self, *, after: int = 0, call: str | None = None, follow: bool = False
+        self, *, after: int = 0, call: str | None = None, run: str | None = None, follow: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Committed events of the daemon's log behind number ``after``, or those of one call; with ``follow``, what
-        happens from then on too, without end."""
-        cursor = EventCursor(after, call, follow)
+        """Committed events of the daemon's log behind number ``after``, or those of one call or run; with ``follow``,
+        what happens from then on too: without end, or until the run has settled."""
+        cursor = EventCursor(after, call, follow, run)
         while not cursor.ended:
-            for event in cursor.take((await self._line.answered(cursor.next_request())).outcome(cm.Events)):
+            for event in cursor.take(await self._ask(cursor.next_request(), cm.Events)):
                 yield event
 
     async def config(self) -> cm.EffectiveConfig:
         """The configuration in force, with where each value came from."""
-        return (await self._line.answered(cm.AskConfig(id=0))).outcome(cm.EffectiveConfig)
+        return await self._ask(cm.AskConfig(id=0), cm.EffectiveConfig)
+
+    async def _opened(self, message: cm.OpenRun) -> AsyncRun:
+        return AsyncRun(self, (await self._ask(message, cm.RunOpened)).run.run)
+
+    async def _ask(self, request: Request, kind: type[Kind]) -> Kind:
+        return (await self._line.answered(request)).outcome(kind)
 
     async def _connect(self) -> ByteStream:
         try:

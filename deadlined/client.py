@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack
 
-from deadlined._arguments import Arguments, SubmitOptions, submit_message
+from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submit_message
 from deadlined._blocking import BlockingLine, connect
 from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
 from deadlined._following import POLL_S, EventCursor, OutputCursor
+from deadlined._run_words import RunOptions, open_message
+from deadlined.runs import Run, open_block
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
+from protocol._runs import ApprovalView, OpenEffect, RunRow
 
 ANSWER_TIMEOUT_S = 30.0
 CANCEL_WAIT_S = 10.0
@@ -138,6 +142,62 @@ class Client:
         """A handle on any call of the same user, by its id; whether there is one shows at its first use."""
         return CallHandle(self, call)
 
+    def run(self, **options: Unpack[RunOptions]) -> AbstractContextManager[Run]:
+        """A run for the length of a ``with`` block: leaving it cancels the run if it still runs, and its calls with it.
+
+        With ``on_disconnect="keep"`` only an exception does; a suspended run is left to who has to decide. Entering
+        raises RequestRefused for what the profile does not allow.
+        """
+        message = open_message(options, "cancel")
+        return open_block(lambda: self._opened(message), options.get("on_disconnect") == "keep")
+
+    def open_run(self, **options: Unpack[RunOptions]) -> Run:
+        """Begin a run that outlives this client, unless ``on_disconnect="cancel"``."""
+        return self._opened(open_message(options, "keep"))
+
+    def attach_run(self, run: str) -> Run:
+        """A handle on any run of the same user, by its id; whether there is one shows at its first use."""
+        return Run(self, run)
+
+    def runs(self, *, all: bool = False) -> list[RunRow]:  # noqa: A002  # the word of the wire
+        """Runs that go on or are suspended, newest first; with ``all`` also those that have ended."""
+        return self._ask(cm.ListRuns(id=0, all=all), cm.Runs).runs
+
+    def approvals(self, *, run: str | None = None, all: bool = False) -> list[ApprovalView]:  # noqa: A002  # likewise
+        """Calls that wait for a person, oldest first; with ``all`` also those that were decided."""
+        return self._ask(cm.ListApprovals(id=0, run=run, all=all), cm.Approvals).approvals
+
+    def approve(
+        self,
+        approval: str,
+        *,
+        note: str = "",
+        arguments: Arguments | None = None,
+        scope: Literal["call", "same_args", "tool"] = "call",
+    ) -> cm.Decided:
+        """Let a call run, with other ``arguments`` if given, and what ``scope`` says in its run after it. ``call`` of
+        the answer is what it became: ``handle(…).wait()``. Raises RequestRefused when it was decided, or is over."""
+        text = None if arguments is None else arguments_text(arguments)
+        return self._ask(
+            cm.Decide(id=0, approval=approval, decision="approve", note=note, arguments=text, scope=scope), cm.Decided
+        )
+
+    def reject(self, approval: str, *, note: str = "", then: Literal["feedback", "stop"] = "feedback") -> cm.Decided:
+        """Do not let a call run: its run hears ``note`` and goes on, or ends (``then="stop"``)."""
+        return self._ask(cm.Decide(id=0, approval=approval, decision="reject", note=note, then=then), cm.Decided)
+
+    def effects(self, *, run: str | None = None) -> list[OpenEffect]:
+        """Calls that may have changed something and nobody knows, oldest first."""
+        return self._ask(cm.ListEffects(id=0, run=run), cm.Effects).effects
+
+    def close_effect(self, call: str, note: str) -> OpenEffect:
+        """Somebody has looked what became of ``call``, and ``note`` says it."""
+        return self._ask(cm.CloseEffect(id=0, call=call, note=note), cm.EffectClosed).effect
+
+    def metrics(self) -> str:
+        """The daemon's metrics in the text format of Prometheus."""
+        return self._ask(cm.AskMetrics(id=0), cm.Metrics).text
+
     def tools(self, name: str | None = None) -> list[ToolDescription]:
         """Contracts and JSON schemas of every tool, or of the one called ``name``."""
         return self._ask(cm.ListTools(id=0, name=name), cm.Tools).tools
@@ -150,16 +210,21 @@ class Client:
         """Workers and calls with the time left to their deadlines."""
         return self._ask(cm.ListProcesses(id=0), cm.Processes).rows
 
-    def events(self, *, after: int = 0, call: str | None = None, follow: bool = False) -> Iterator[Event]:
-        """Committed events of the daemon's log behind number ``after``, or those of one call; with ``follow``, what
-        happens from then on too, without end."""
-        cursor = EventCursor(after, call, follow)
+    def events(
+        self, *, after: int = 0, call: str | None = None, run: str | None = None, follow: bool = False
+    ) -> Iterator[Event]:
+        """Committed events of the daemon's log behind number ``after``, or those of one call or run; with ``follow``,
+        what happens from then on too: without end, or until the run has settled."""
+        cursor = EventCursor(after, call, follow, run)
         while not cursor.ended:
             yield from cursor.take(self._ask(cursor.next_request(), cm.Events))
 
     def config(self) -> cm.EffectiveConfig:
         """The configuration in force, with where each value came from."""
         return self._ask(cm.AskConfig(id=0), cm.EffectiveConfig)
+
+    def _opened(self, message: cm.OpenRun) -> Run:
+        return Run(self, self._ask(message, cm.RunOpened).run.run)
 
     def _ask(self, request: Request, kind: type[Kind]) -> Kind:
         return self._line.answered(request).outcome(kind)

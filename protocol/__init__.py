@@ -30,6 +30,7 @@ _HOME = {
         "Usage",
         "exit_code",
     ),
+    "_runs": ("ApprovalView", "OpenEffect", "RunReason", "RunRow", "RunStatus", "RunView", "StopRecord"),
     "_contracts": ("Contract", "ToolDescription", "Limits", "Approval"),
     "_quantities": ("parse_duration_ms", "parse_size_bytes", "say_duration", "say_size"),
     "_places": ("PlaceError", "default_socket", "find_socket"),
@@ -82,6 +83,13 @@ if TYPE_CHECKING:  # what `__getattr__` hides from the checkers; a test holds th
     from protocol._quantities import parse_size_bytes as parse_size_bytes
     from protocol._quantities import say_duration as say_duration
     from protocol._quantities import say_size as say_size
+    from protocol._runs import ApprovalView as ApprovalView
+    from protocol._runs import OpenEffect as OpenEffect
+    from protocol._runs import RunReason as RunReason
+    from protocol._runs import RunRow as RunRow
+    from protocol._runs import RunStatus as RunStatus
+    from protocol._runs import RunView as RunView
+    from protocol._runs import StopRecord as StopRecord
 else:
 
     def __getattr__(name: str) -> object:

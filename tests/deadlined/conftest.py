@@ -8,10 +8,12 @@ import threading
 import pytest
 
 from protocol import _client_messages as cm
+from protocol._budgets import DimensionView
 from protocol._codecs import daemon_to_client
 from protocol._framing import FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
+from protocol._runs import SUSPENDED, RunDeadline, RunReason, RunStatus, RunView, StopRecord
 
 
 class FakeDaemon:
@@ -113,3 +115,76 @@ def fake_daemon(tmp_path):
     daemon = FakeDaemon(tmp_path / "s")
     yield daemon
     daemon.close()
+
+
+class FakeRun:
+    """A run of the fake daemon that goes on until ``stop`` is set to why it does not, or somebody cancels it."""
+
+    def __init__(self, daemon):
+        self.stop = None
+        self.refused = None
+        daemon.on.update(
+            {
+                cm.OpenRun: lambda m: [cm.RunOpened(m.id, run_view(stop=None))],
+                cm.StepRun: lambda m: self._on(m, cm.RunState(m.id, run_view())),
+                cm.ReserveModel: lambda m: self._on(m, cm.ModelReserved(m.id, m.run, 7, 60_000)),
+                cm.SettleModel: lambda m: self._on(m, cm.RunState(m.id, run_view())),
+                cm.AddEvidence: lambda m: self._on(m, cm.EvidenceTaken(m.id, m.run, m.evidence == "new")),
+                cm.FinishRun: self._finish,
+                cm.CancelRun: self._cancel,
+                cm.WaitRun: lambda m: [cm.RunSettled(m.id, self.stop)],
+                cm.ShowRun: lambda m: [cm.RunState(m.id, run_view(self.stop))],
+            }
+        )
+
+    def _on(self, message, answer):
+        return [cm.RunSettled(message.id, self.stop)] if self.stop else [answer]
+
+    def _finish(self, message):
+        if self.refused:
+            return [cm.FinishRefused(message.id, message.run, 1, self.refused)]
+        self.stop = self.stop or stop_record(RunStatus.COMPLETED, RunReason.FINISH_ACCEPTED, answer=message.answer)
+        return [cm.RunSettled(message.id, self.stop)]
+
+    def _cancel(self, message):
+        if self.stop is None or self.stop.outcome == "suspended":
+            self.stop = stop_record(RunStatus.CANCELLED, RunReason.CLIENT)
+        return [cm.RunSettled(message.id, self.stop)]
+
+
+def stop_record(status=RunStatus.BUDGET_EXHAUSTED, reason=RunReason.STEP_BUDGET, **more):
+    outcome = "done" if status is RunStatus.COMPLETED else "suspended" if status in SUSPENDED else "stopped"
+    told = {"phase": "decide", "step": 25, "detail": "25 of 25 steps", "text": "no step is left", "advice": "none"}
+    more = {**told, "resumable": False, "deadline": RunDeadline(480_000, 1_500, 478_500), "budgets": {}, **more}
+    return StopRecord("r_1", outcome, status, reason, **more)
+
+
+def run_view(stop=None):
+    return RunView(
+        run="r_1",
+        uid=0,
+        status=stop.status if stop else RunStatus.RUNNING,
+        goal="mend it",
+        profile="edit",
+        detectors="default",
+        tenant="default",
+        session=None,
+        parent=None,
+        workspace=None,
+        on_disconnect="cancel",
+        opened_at_ms=1_700_000_000_000,
+        step=3,
+        phase="decide",
+        calls=4,
+        calls_in_flight=0,
+        state_version=1,
+        deadline=RunDeadline(480_000, 90_000, 390_000),
+        budgets={"steps": DimensionView(25, 3, 0, 22), "tokens_in": DimensionView(None, 700, 8_000, None)},
+        sources={"steps": "profile edit"},
+        stop=stop,
+    )
+
+
+@pytest.fixture
+def fake_run(fake_daemon):
+    return FakeRun(fake_daemon)

@@ -11,6 +11,7 @@ import trio
 from deadlined import AsyncClient, ConnectionLost, DaemonNotRunning, DaemonSilent, RequestRefused
 from protocol import _client_messages as cm
 from protocol._outcomes import ErrorClass, ErrorInfo
+from protocol._runs import ApprovalView, OpenEffect
 
 
 @pytest.fixture(params=["trio", "asyncio"])
@@ -245,3 +246,28 @@ async def test_a_trio_program_uses_it_natively(fake_daemon):
         assert scope.cancelled_caught
         assert (await d.call("echo")).status == "ok"
     assert cm.Cancel in _kinds(fake_daemon)
+
+
+def test_runs_people_and_metrics_are_asked_for(run, fake_daemon):
+    approval = ApprovalView("a_1", 0, None, "c_1", "shell", "{}", "write", "pending", 1, 2)
+    effect = OpenEffect("c_1", "shell", "r_1", 0, "KEY", 1)
+    fake_daemon.on[cm.ListRuns] = lambda m: [cm.Runs(m.id, [])]
+    fake_daemon.on[cm.ListApprovals] = lambda m: [cm.Approvals(m.id, [approval])]
+    fake_daemon.on[cm.Decide] = lambda m: [cm.Decided(m.id, approval, m.decision)]
+    fake_daemon.on[cm.ListEffects] = lambda m: [cm.Effects(m.id, [effect])]
+    fake_daemon.on[cm.CloseEffect] = lambda m: [cm.EffectClosed(m.id, effect)]
+    fake_daemon.on[cm.AskMetrics] = lambda m: [cm.Metrics(m.id, "text")]
+
+    async def main():
+        async with AsyncClient(fake_daemon.path) as d:
+            assert await d.runs(all=True) == []
+            assert await d.approvals(run="r_1") == [approval]
+            assert (await d.approve("a_1", arguments={"x": 1}, scope="same_args")).call == "approve"
+            assert (await d.reject("a_1", note="no")).call == "reject"
+            assert await d.effects() == [effect]
+            assert await d.close_effect("c_1", "done") == effect
+            assert await d.metrics() == "text"
+
+    run(main)
+    approve, _ = [message for message in fake_daemon.heard if isinstance(message, cm.Decide)]
+    assert (approve.arguments, approve.scope) == ('{"x":1}', "same_args")

@@ -11,6 +11,7 @@ from protocol._codecs import daemon_to_client
 from protocol._errors import ProtocolError
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Status
 from protocol._places import PlaceError
+from protocol._runs import ApprovalView, OpenEffect
 
 
 def _kinds(fake_daemon):
@@ -239,3 +240,35 @@ def test_a_client_leaves_no_descriptor_behind(fake_daemon, tmp_path):
         Client(fake_daemon.path)
     fake_daemon.close()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+APPROVAL = ApprovalView("a_1", 0, "r_1", "c_1", "shell", '{"argv":["ls"]}', "write", "pending", 1, 2)
+EFFECT = OpenEffect("c_1", "shell", "r_1", 0, "KEY", 1)
+
+
+def test_people_decide_and_close_through_the_client(fake_daemon):
+    fake_daemon.on[cm.ListApprovals] = lambda m: [cm.Approvals(m.id, [APPROVAL] if m.all or m.run is None else [])]
+    fake_daemon.on[cm.Decide] = lambda m: [cm.Decided(m.id, APPROVAL, "c_2" if m.decision == "approve" else None)]
+    fake_daemon.on[cm.ListEffects] = lambda m: [cm.Effects(m.id, [EFFECT] if m.run == "r_1" else [])]
+    fake_daemon.on[cm.CloseEffect] = lambda m: [
+        cm.EffectClosed(m.id, OpenEffect("c_1", "t", None, 0, "K", 1, None, m.note))
+    ]
+    with Client(fake_daemon.path) as d:
+        assert (d.approvals(), d.approvals(run="r_2"), d.approvals(run="r_2", all=True)) == ([APPROVAL], [], [APPROVAL])
+        assert d.approve("a_1", note="n", arguments={"argv": ["ls", "-l"]}, scope="tool").call == "c_2"
+        assert d.reject("a_1", note="no", then="stop").call is None
+        assert (d.effects(run="r_1"), d.effects()) == ([EFFECT], [])
+        assert d.close_effect("c_1", "was done").closed == "was done"
+    decided = [message for message in fake_daemon.heard if isinstance(message, cm.Decide)]
+    assert decided == [
+        cm.Decide(4, "a_1", "approve", "n", '{"argv":["ls","-l"]}', "tool"),
+        cm.Decide(5, "a_1", "reject", "no", then="stop"),
+    ]
+
+
+def test_runs_and_metrics_are_asked_for(fake_daemon):
+    fake_daemon.on[cm.ListRuns] = lambda m: [cm.Runs(m.id, [])]
+    fake_daemon.on[cm.AskMetrics] = lambda m: [cm.Metrics(m.id, "# EOF\n")]
+    with Client(fake_daemon.path) as d:
+        assert (d.runs(), d.runs(all=True), d.metrics()) == ([], [], "# EOF\n")
+    assert [message.all for message in fake_daemon.heard if isinstance(message, cm.ListRuns)] == [False, True]

@@ -5,6 +5,8 @@ import pytest
 
 import deadlined
 import protocol
+from deadlined.async_runs import AsyncRun
+from deadlined.runs import Run
 
 
 def _loaded_by(statement, *modules):
@@ -27,5 +29,11 @@ def test_every_public_name_is_there(package):
         _ = package.no_such_name
 
 
-def test_runs_come_later():
-    assert not hasattr(deadlined.Client, "run")
+def _words(kind):
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_both_clients_and_their_runs_have_the_same_words():
+    assert _words(deadlined.Client) - {"close"} == _words(deadlined.AsyncClient)
+    assert _words(Run) == _words(AsyncRun)
+    assert {"run", "open_run", "attach_run"} <= _words(deadlined.Client)

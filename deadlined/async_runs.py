@@ -1,0 +1,143 @@
+"""A run in the daemon, steered by an asynchronous client, under Trio or asyncio.
+
+Owns the words of the Python interface. What answers mean is ``_run_words``'s, the wire ``_conversation``'s. Nothing
+here has a time limit of its own: a run that may not go on is answered when its calls have ended, and its deadline
+sees to that.
+Cancelling any of these waits forgets the answer; the request itself stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Unpack
+
+import anyio
+
+from deadlined._arguments import Arguments, SubmitOptions
+from deadlined._conversation import Exchange, Request
+from deadlined._errors import DeadlinedError, RunStopped
+from deadlined._run_words import Going, finished, going_on, has_ended, must_cancel
+from deadlined.runs import LEAVING_S, ModelCall
+from protocol import _client_messages as cm
+from protocol._events import Event
+from protocol._outcomes import CallResult
+from protocol._runs import RunView, StopRecord
+
+if TYPE_CHECKING:
+    from deadlined.async_client import AsyncCallHandle, AsyncClient
+
+
+class AsyncRun:
+    """A run by its id. Its methods raise RunStopped once it does not run any more, except those that run tools: these
+    answer by a result (status ``not_executed``, reason ``run_settled``)."""
+
+    def __init__(self, client: AsyncClient, run: str) -> None:
+        self.id = run
+        self.stop: StopRecord | None = None
+        """Why it stopped, once that was heard here; asks nobody."""
+        self._client = client
+
+    async def step(self) -> RunView:
+        """A new round begins: one decision and the calls it leads to. A call without an open step begins one."""
+        return (await self._going_on(cm.StepRun(id=0, run=self.id), cm.RunState)).run
+
+    @asynccontextmanager
+    async def model(self, model: str = "", *, max_in: int = 0, max_out: int = 0) -> AsyncIterator[ModelCall]:
+        """Ask a model inside the block: it is charged before, for ``max_in`` and ``max_out`` tokens, and settled when
+        the block ends, by whatever way (shielded, bounded), to what ``usage`` was told.
+
+        Raises RunStopped at its begin, or at its end if the run was stopped meanwhile and the block raised nothing.
+        """
+        reserved = await self._going_on(
+            cm.ReserveModel(id=0, run=self.id, model=model, max_in=max_in, max_out=max_out), cm.ModelReserved
+        )
+        call = ModelCall(reserved)
+        try:
+            yield call
+        except BaseException:
+            await self._settle_quietly(call.settle_message(reserved))
+            raise
+        await self._going_on(call.settle_message(reserved), cm.RunState)
+
+    async def call(self, tool: str, arguments: Arguments | None = None, **options: Unpack[SubmitOptions]) -> CallResult:
+        """Run ``tool`` in this run, as ``AsyncClient.call`` does. Never raises RunStopped."""
+        options["run"] = self.id
+        return await self._client.call(tool, arguments, **options)
+
+    async def submit(
+        self, tool: str, arguments: Arguments | None = None, *, detach: bool = False, **options: Unpack[SubmitOptions]
+    ) -> AsyncCallHandle:
+        """Start ``tool`` in this run, as ``AsyncClient.submit`` does. A detached call ends with its run too."""
+        options["run"] = self.id
+        return await self._client.submit(tool, arguments, detach=detach, **options)
+
+    async def evidence(self, name: str) -> bool:
+        """Something was found, by a name of yours; True: this run had never seen it, and only that is progress."""
+        return (await self._going_on(cm.AddEvidence(id=0, run=self.id, evidence=name), cm.EvidenceTaken)).novel
+
+    async def finish(self, answer: str = "") -> StopRecord | cm.FinishRefused:
+        """Ask for the end: the checks run in the daemon, under the run's deadline. FinishRefused: they said no, and
+        why (``feedback``); the run goes on. A StopRecord may say something else than ``completed``."""
+        end = finished(await self._heard(cm.FinishRun(id=0, run=self.id, answer=answer)))
+        if isinstance(end, StopRecord):
+            self.stop = end
+        return end
+
+    async def cancel(self) -> StopRecord:
+        """End the run and every call of it; returns when they have ended. One that had stopped stays as it is."""
+        return await self._stopped(cm.CancelRun(id=0, run=self.id))
+
+    async def wait(self) -> StopRecord:
+        """The stop record, when the run does not run any more; a suspended one counts. Cancelled, the run goes on."""
+        return await self._stopped(cm.WaitRun(id=0, run=self.id))
+
+    async def view(self) -> RunView:
+        """The run as it stands."""
+        view = (await self._client._ask(cm.ShowRun(id=0, run=self.id), cm.RunState)).run
+        self.stop = view.stop
+        return view
+
+    def events(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[Event, None]:
+        """Its committed events; with ``follow`` also what happens from then on, until it has settled."""
+        return self._client.events(after=after, run=self.id, follow=follow)
+
+    async def _going_on(self, request: Request, kind: type[Going]) -> Going:
+        try:
+            return going_on(await self._heard(request), kind)
+        except RunStopped as stopped:
+            self.stop = stopped.stop
+            raise
+
+    async def _settle_quietly(self, request: cm.SettleModel) -> None:
+        """Something else is being raised: that the run was stopped meanwhile, or the daemon lost, comes after it."""
+        with suppress(DeadlinedError), anyio.move_on_after(LEAVING_S, shield=True):
+            await self._going_on(request, cm.RunState)
+
+    async def _stopped(self, request: cm.CancelRun | cm.WaitRun) -> StopRecord:
+        self.stop = (await self._heard(request)).outcome(cm.RunSettled).stop
+        return self.stop
+
+    async def _heard(self, request: Request) -> Exchange:
+        exchange = self._client._line.ask_nowait(request)
+        await self._client._over(exchange)
+        return exchange
+
+    async def _leave(self, keep: bool, failed: bool) -> None:
+        """The block that it was opened for ends (`_run_words`, rule 2); shielded, and bounded: the daemon goes on."""
+        with anyio.move_on_after(LEAVING_S, shield=True):
+            if not has_ended(self.stop) and must_cancel(await self.view(), keep, failed):
+                await self.cancel()
+
+
+@asynccontextmanager
+async def open_block(opening: Callable[[], Awaitable[AsyncRun]], keep: bool) -> AsyncIterator[AsyncRun]:
+    """The block of ``AsyncClient.run``."""
+    run = await opening()
+    try:
+        yield run
+    except BaseException:
+        with suppress(DeadlinedError):  # what the block raised says more; and a connection's end ends the run too
+            await run._leave(keep, failed=True)
+        raise
+    await run._leave(keep, failed=False)
