@@ -191,11 +191,15 @@ class Ledger:
     # ------------------------------------------------------------ asking
 
     def can(self, node: Node, amounts: Amounts) -> Refused | None:
-        """What `reserve` would refuse, without reserving: the check before anybody is asked for an approval."""
+        """What `reserve` would refuse, without reserving: the check before anybody is asked for an approval.
+
+        Raises ValueError for an amount below 0, as all that ask, spend and settle.
+        """
+        _positive(amounts)
         return _refusal(self._path(node), amounts)
 
     def reserve(self, node: Node, amounts: Amounts) -> Reservation | Refused:
-        """Bind amounts until the reservation is settled or released. Raises ValueError for one below 0."""
+        """Bind amounts until the reservation is settled or released."""
         path, bound = self._path(node), _positive(amounts)
         refused = _refusal(path, amounts)
         if refused is not None:
@@ -311,7 +315,7 @@ def call_amounts(tool: str) -> dict[str, int]:
 
 
 def model_amounts(tokens_in: int, tokens_out: int, cost_micros: int) -> dict[str, int]:
-    """What an attempt at a model call reserves (estimates), or, without its ``model_calls``, has used."""
+    """What an attempt at a model call uses: what was reported, or for `Ledger.reserve` what is estimated."""
     return {
         Dimension.MODEL_CALLS: 1,
         Dimension.TOKENS_IN: tokens_in,

@@ -9,6 +9,7 @@ Rules
    hold nothing.
 4. The other limits are looked at first, so a run that is over one of them settles for it.
 5. What a provider does not report is what was reserved.
+6. Who announces no tokens reserves one each way: where none are left no call begins.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def reserve_model_call(
 
     Refused or unpriced, nothing is bound. Raises ValueError for an amount below 0.
     """
+    tokens_in, tokens_out = tokens_in or 1, tokens_out or 1
     if price is None and ledger.limited(node, Dimension.COST_MICROS):
         return ledger.can(node, model_amounts(tokens_in, tokens_out, 0)) or Unpriced(model)
     cost = 0 if price is None else price.estimate(tokens_in, tokens_out)
