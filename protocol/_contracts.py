@@ -99,7 +99,8 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     max_timeout_ms: int = CEILING_MS
     term_grace_ms: int = 0
     idle_timeout_ms: int | None = None
-    approval: Approval = Approval.ON_WRITE
+    approval: Approval | None = None
+    """None: nobody has said, and the configuration says what that means (``[approval] undeclared``)."""
     reusable: bool = False
     fresh: bool = False
     failure_is_feedback: bool = False

@@ -1,6 +1,7 @@
 """The configuration: a TOML file over the defaults. Owns the settings' names, ranges and defaults (``[daemon]``,
 ``[limits]``, and by its machines ``[quarantine]`` and ``[restart]``); the tables of tools are `config_tools`', those of
 profiles, tenants and prices `config_budgets`', the way a value is written `config_tables`'.
+approval and policy `config_policy`'s, the way a value is written `config_tables`'.
 
 No file: the defaults, and the built-in tools. Nothing is ever looked for in the working directory. Relative paths in a
 file start from its directory. Unknown keys are refused with their path.
@@ -21,8 +22,10 @@ from protocol._contracts import ContainmentLevel, IsolationLevel
 from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
 from supervisor.config_budgets import read_budgets
+from supervisor.config_policy import ApprovalSettings, read_approval, read_policy
 from supervisor.config_tables import ConfigError, read_fields, shown
 from supervisor.config_tools import ToolTable, read_limits, read_tool
+from supervisor.core.policy import Rule
 from supervisor.core.profiles import Budgets
 from supervisor.core.quarantine import QuarantineSettings, refuse_disorder
 from supervisor.core.respawn import RespawnSettings, refuse_contradictions
@@ -30,8 +33,8 @@ from supervisor.core.respawn import RespawnSettings, refuse_contradictions
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
-_LATER = ("detectors", "policy")
-_TABLES = ("daemon", "limits", "tool", "quarantine", "restart", "profile", "tenant", "price")
+_LATER = ("detectors",)
+_TABLES = ("daemon", "limits", "tool", "quarantine", "restart", "profile", "tenant", "price", "approval", "policy")
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -76,6 +79,8 @@ class Config(msgspec.Struct, frozen=True):
     quarantine: QuarantineSettings = msgspec.field(default_factory=QuarantineSettings)
     restart: RespawnSettings = msgspec.field(default_factory=RespawnSettings)
     budgets: Budgets = msgspec.field(default_factory=lambda: read_budgets({}))
+    approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
+    policy: tuple[Rule, ...] = ()
     file: str | None = None
     given: frozenset[str] = frozenset()
 
@@ -89,6 +94,8 @@ class Config(msgspec.Struct, frozen=True):
             "quarantine": msgspec.to_builtins(self.quarantine),
             "restart": msgspec.to_builtins(self.restart),
             **self.budgets.values(),
+            "approval": msgspec.to_builtins(self.approval),
+            "policy": [msgspec.to_builtins(rule) for rule in self.policy],
         }
         return values, {key: self._source(key) for key in _paths(values)}
 
@@ -146,6 +153,8 @@ def _config(document: dict[str, Any], file: str) -> Config:
         _machine(document, "quarantine", QuarantineSettings, refuse_disorder),
         _machine(document, "restart", RespawnSettings, refuse_contradictions),
         read_budgets(document),
+        read_approval(document.get("approval", {})),
+        read_policy(document.get("policy", [])),
         file,
         frozenset(_paths(document)),
     )

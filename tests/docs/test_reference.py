@@ -16,6 +16,8 @@ from protocol._contracts import CONTAINMENT_ORDER
 from protocol._outcomes import Reason, Status
 from supervisor import config_tools
 from supervisor.config import DaemonSettings, load
+from supervisor.config_policy import ApprovalSettings
+from supervisor.core.policy import Action, Rule
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import RespawnSettings
 from toolworkers._registry import Registry, builtin_registry
@@ -73,12 +75,23 @@ def test_every_limit_is_documented_with_its_default(loaded):
     assert loaded(f"[limits]\n{lines}").limits == Limits()
 
 
-@pytest.mark.parametrize(("table", "kind"), [("quarantine", QuarantineSettings), ("restart", RespawnSettings)])
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [("quarantine", QuarantineSettings), ("restart", RespawnSettings), ("approval", ApprovalSettings)],
+)
 def test_every_setting_of_a_machine_is_documented_with_its_default(table, kind, loaded):
     documented = defaults_after(OPERATIONS, f"<!-- table {table} -->")
     assert list(documented) == list(kind.__struct_fields__)
     lines = "\n".join(f"{key} = {value}" for key, value in documented.items())
     assert getattr(loaded(f"[{table}]\n{lines}"), table) == kind()
+
+
+def test_every_key_of_a_rule_is_documented_with_its_default():
+    documented = defaults_after(OPERATIONS, "<!-- table policy -->")
+    plain = msgspec.to_builtins(Rule("t", Action.ALLOW))
+    said = {key: tomllib.loads(f"x = {value}")["x"] for key, value in documented.items() if value != "required"}
+    assert list(documented) == list(Rule.__struct_fields__)
+    assert plain | said == plain
 
 
 def test_every_contract_field_is_documented_with_its_default():

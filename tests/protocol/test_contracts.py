@@ -28,7 +28,7 @@ def test_what_is_not_declared_is_read_carefully() -> None:
     assert not contract.side_by_side
     assert not contract.idempotent
     assert not contract.reusable
-    assert contract.approval is Approval.ON_WRITE
+    assert contract.approval is None, "what that means is the configuration's to say: ask before it writes"
     assert contract.timeout_ms == 10_000
     assert contract.max_timeout_ms == CEILING_MS
     assert contract.term_grace_ms == 0

@@ -1,0 +1,172 @@
+"""What is frozen of a call while a person is asked, and whether it still fits when the answer comes. Pure.
+
+A checkpoint is for one tool as it was then, one directory, exactly those bytes of arguments. Its digest stands in the
+chain of events, so a checkpoint that somebody has changed on the disk is found. Nobody asks a model again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum, auto
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from protocol._client_messages import Submit
+from protocol._contracts import Approval, ContainmentLevel, Contract, IsolationLevel, ToolDescription
+from supervisor.core.policy import Action, Ruling, stricter
+
+Undeclared = Literal["never", "on_write", "always"]
+_ENCODER = msgspec.json.Encoder()
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Where in its run a call stands when a person is asked; outside of a run nothing of it is known. ``decision``: the
+    step and the call's number in it. ``budgets``: what is left by dimension, None without a limit."""
+
+    goal_hash: str = ""
+    decision: str = ""
+    state_version: int = 0
+    remaining_ms: int | None = None
+    budgets: dict[str, int | None] = {}
+
+
+NO_RUN = Frame()
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """All that is needed to run the call later, and to see that it is still the same one. ``place``, ``said``: of its
+    delivery key (`keys.Claim`). ``place_id``: what ``cwd`` named. Times are wall clock, milliseconds since 1970."""
+
+    approval: str
+    call: str
+    uid: int
+    run: str | None
+    tool: str
+    contract: str
+    arguments: str
+    args_fp: str
+    key: str
+    asked_at_ms: int
+    expires_at_ms: int
+    reason: str
+    policy_version: str
+    policy_action: Action
+    deadline_ms: int | None = None
+    cwd: str | None = None
+    place_id: str = ""
+    place: bytes | None = None
+    said: bytes | None = None
+    split_streams: bool = False
+    max_output_bytes: int | None = None
+    min_containment: ContainmentLevel | None = None
+    min_isolation: IsolationLevel | None = None
+    frame: Frame = NO_RUN
+
+    def packed(self) -> bytes:
+        """As it is stored."""
+        return _ENCODER.encode(self)
+
+    def submit(self, arguments: str | None = None) -> Submit:
+        """What a client would send to have the same call, with other arguments where a person has edited them."""
+        return Submit(
+            0,
+            self.tool,
+            self.arguments if arguments is None else arguments,
+            self.deadline_ms,
+            self.cwd,
+            self.run,
+            detach=True,
+            split_streams=self.split_streams,
+            max_output_bytes=self.max_output_bytes,
+            min_containment=self.min_containment,
+            min_isolation=self.min_isolation,
+        )
+
+
+def unpacked(packed: bytes) -> Checkpoint:
+    """A stored checkpoint. Raises msgspec.MsgspecError for what is none."""
+    return msgspec.json.decode(packed, type=Checkpoint)
+
+
+def digest(packed: bytes) -> str:
+    """Of a stored checkpoint: hex SHA-256, as its event has it."""
+    return hashlib.sha256(packed).hexdigest()
+
+
+def contract_hash(tool: ToolDescription) -> str:
+    """What a tool is: its contract and the schema of its arguments (hex SHA-256)."""
+    said = msgspec.json.encode([tool.name, tool.contract, tool.schema], order="deterministic")
+    return hashlib.sha256(said).hexdigest()
+
+
+def why_asked(contract: Contract, undeclared: Undeclared, ruling: Ruling) -> str | None:
+    """Why a person must be asked about a call that is not denied; None: nobody need be. ``undeclared``: what a tool
+    wants that says nothing."""
+    if ruling.action is Action.ASK:
+        return ruling.reason
+    wanted = contract.approval or Approval(undeclared)
+    if wanted is Approval.ALWAYS:
+        return "the tool asks before every call"
+    if wanted is Approval.ON_WRITE and not contract.read_only:
+        declared = "" if contract.approval else " (its contract does not say otherwise)"
+        return f"the tool may change something{declared}"
+    return None
+
+
+class Obstacle(Enum):
+    """Why an approved call cannot run as it was asked for."""
+
+    MISMATCH = auto()
+    """Something is not what it was: the approval is for another thing."""
+    STRICTER = auto()
+    """The rules have come to want a person's word about it: the one that was given came before them."""
+    DENIED = auto()
+    EXHAUSTED = auto()
+
+
+class Present(NamedTuple):
+    """How things are when the answer comes. ``intact``: the checkpoint has the digest of its event. ``contract``: None
+    when the tool is not served any more. ``ruling``: asked for only when the policy's version is another.
+    ``exhausted``: which budget of its run has no room."""
+
+    contract: str | None
+    place_id: str
+    policy_version: str
+    ruling: Ruling | None = None
+    intact: bool = True
+    exhausted: str | None = None
+
+
+class Found(NamedTuple):
+    """An obstacle, in words too."""
+
+    obstacle: Obstacle
+    text: str
+
+
+def obstacle(checkpoint: Checkpoint, present: Present) -> Found | None:
+    """What keeps an approved call from running; the first of: checkpoint, tool, place, policy, budget."""
+    if (differs := _difference(checkpoint, present)) is not None:
+        return Found(Obstacle.MISMATCH, f"approval does not match: {differs}; it needs to be asked for again")
+    ruling = present.ruling
+    if present.policy_version != checkpoint.policy_version and ruling is not None:
+        if ruling.action is Action.DENY:
+            return Found(Obstacle.DENIED, f"the policy has changed and denies it: {ruling.reason}")
+        if stricter(ruling.action, checkpoint.policy_action):
+            return Found(Obstacle.STRICTER, f"the policy has become stricter since it was asked: {ruling.reason}")
+    if present.exhausted is not None:
+        return Found(Obstacle.EXHAUSTED, present.exhausted)
+    return None
+
+
+def _difference(checkpoint: Checkpoint, present: Present) -> str | None:
+    if not present.intact:
+        return "its record is not what was asked for"
+    if present.contract is None:
+        return f"there is no tool {checkpoint.tool} any more"
+    if present.contract != checkpoint.contract:
+        return f"the tool {checkpoint.tool} is not what it was (its contract or the form of its arguments has changed)"
+    if present.place_id != checkpoint.place_id:
+        return f"the directory {checkpoint.cwd} is not the one that it was"
+    return None
