@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
@@ -109,17 +113,20 @@ class Desk:
 
     def _submit(self, asker: Asker, submit: cm.Submit) -> None:
         call = self._calls.submit(submit, asker.uid)
+        again = isinstance(call, KeptCall) or call.deliveries > 0
+        if isinstance(call, LiveCall):
+            call.deliveries += 1
         if isinstance(call, LiveCall) and call.result is None:
             if submit.detach:
-                self._detach(asker, submit, call)
+                self._detach(asker, submit, call, again)
                 return
             if submit.announce:
                 asker.say(cm.Submitted(submit.id, call.id, call.judged.deadline_ms))
             call.holders += 1
             asker.attached[submit.id] = call
-        self._tell_when_settled(asker, submit.id, call)
+        self._tell_when_settled(asker, submit.id, call, again)
 
-    def _detach(self, asker: Asker, submit: cm.Submit, call: LiveCall) -> None:
+    def _detach(self, asker: Asker, submit: cm.Submit, call: LiveCall, again: bool) -> None:
         """Submitted is a promise that outlives the daemon, so it is given when the call is on the disk; when that comes
         to nothing, the call's result is the answer."""
         submitted = cm.Submitted(submit.id, call.id, call.judged.deadline_ms)
@@ -127,7 +134,7 @@ class Desk:
             asker.say(submitted)
             return
         call.planners[asker, submit.id] = lambda: asker.say(submitted)
-        self._tell_when_settled(asker, submit.id, call)
+        self._tell_when_settled(asker, submit.id, call, again)
         self._calls.detach(call)
 
     def _wait(self, asker: Asker, wait: cm.Wait) -> None:
@@ -146,11 +153,13 @@ class Desk:
             asker.awaited[wait.id] = call
         self._tell_when_settled(asker, wait.id, call)
 
-    def _tell_when_settled(self, asker: Asker, request: int, call: LiveCall | KeptCall) -> None:
+    def _tell_when_settled(self, asker: Asker, request: int, call: LiveCall | KeptCall, again: bool = False) -> None:
+        """``again``: to a delivery that ran nothing. That is said in this answer only: what is kept stays as it was."""
+        tell = _replays(asker, request) if again else functools.partial(asker.settled, request)
         if call.result is not None:
-            asker.settled(request, call.result)
+            tell(call.result)
         elif isinstance(call, LiveCall):
-            call.watchers[asker, request] = lambda result: asker.settled(request, result)
+            call.watchers[asker, request] = tell
 
     def _cancel(self, asker: Asker, cancel: cm.Cancel) -> None:
         call: LiveCall | KeptCall | None
@@ -212,6 +221,10 @@ class Desk:
                 left = remaining_ms(call.judged.deadline_ns, now)
                 rows.append(cm.ProcessRow(None, None, "queued", call.id, call.judged.tool, left))
         return rows
+
+
+def _replays(asker: Asker, request: int) -> Callable[[CallResult], None]:
+    return lambda result: asker.settled(request, msgspec.structs.replace(result, replayed=True))
 
 
 def _worker_row(worker: Worker, census: Census, now: int) -> cm.ProcessRow:

@@ -1,28 +1,22 @@
-"""Delivery keys of clients: the same key of the same uid and run names the same logical call, so a delivery that comes
-twice is answered once. In memory; the journal's call rows have them for the next life, which `recall`s them."""
+"""Delivery keys of clients, held in memory: which call each stands for. `core/idempotency` says what that means for a
+delivery; the journal's call rows have the keys for the next life, which `recall`s them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol._client_messages import Submit
+from supervisor.core.idempotency import DeliveryKey, Earlier, Verdict, verdict
 
 MOST = 100_000
 
 
 class Claim(NamedTuple):
-    """``key`` goes downstream with the call. ``earlier``: the call that this delivery key stands for already, if any;
-    ``same``: whether that one was the same tool with the same arguments. ``place``, ``said``: the digests of the
-    delivery key with its uid and run, and of the tool with its arguments."""
+    """What became of a delivery. ``earlier``: the call that its key stood for already, if any."""
 
-    key: str
-    place: bytes
-    said: bytes
+    key: DeliveryKey
+    verdict: Verdict
     earlier: str | None = None
-    same: bool = True
 
 
 class Keys:
@@ -31,24 +25,23 @@ class Keys:
     def __init__(self) -> None:
         self._calls: dict[bytes, tuple[str, bytes]] = {}
 
-    def claim(self, submit: Submit, uid: int, call: str, arguments: str, spent: Callable[[str], bool]) -> Claim:
-        """Take a submit's delivery key for ``call``. ``spent(earlier)``: whether that call came to nothing and the same
-        one may be sent again under its key."""
-        # Digests, because a client's words may be a frame long and are remembered for long.
-        place, said = _digest(str(uid), submit.run or "", submit.key or ""), _digest(submit.tool, arguments)
-        downstream = base64.b32encode(place).decode().rstrip("=").lower()
-        earlier, then = self._calls.get(place, ("", said))
-        if earlier and not (said == then and spent(earlier)):
-            return Claim(downstream, place, said, earlier, said == then)
-        self.recall(place, said, call)
-        return Claim(downstream, place, said)
+    def claim(self, key: DeliveryKey, call: str, what_of: Callable[[str], Earlier]) -> Claim:
+        """Judge a delivery; one that is to run stands for its key from now on, as ``call``. ``what_of(earlier)``: what
+        is known of the call that the key stands for."""
+        earlier, said = self._calls.get(key.place, (None, key.said))
+        known = Earlier.NONE if earlier is None else what_of(earlier)
+        claim = Claim(key, verdict(known, said == key.said), earlier)
+        if claim.verdict is Verdict.RUN:
+            self.recall(key.place, key.said, call)
+        return claim
 
     def recall(self, place: bytes, said: bytes, call: str) -> None:
         """A delivery key stands for a call, from now on or since an earlier life."""
+        self._calls.pop(place, None)  # to the end of the line: the oldest is forgotten first
         self._calls[place] = call, said
         if len(self._calls) > MOST:
             del self._calls[next(iter(self._calls))]
 
-
-def _digest(*parts: str) -> bytes:
-    return hashlib.sha256("\0".join(parts).encode()).digest()
+    def release(self, place: bytes) -> None:
+        """Its call came to nothing, as somebody has found out since: the key is new again."""
+        self._calls.pop(place, None)

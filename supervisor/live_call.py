@@ -13,8 +13,8 @@ from supervisor.core.intake import Judged
 
 if TYPE_CHECKING:
     from supervisor.containment.workers import Worker
+    from supervisor.core.idempotency import DeliveryKey
     from supervisor.journal.outputs import Stream
-    from supervisor.keys import Claim
 
 Watcher = Callable[[CallResult], None]
 
@@ -24,6 +24,7 @@ class LiveCall:
 
     __slots__ = (
         "claim",
+        "deliveries",
         "descriptors",
         "detached",
         "files",
@@ -47,7 +48,7 @@ class LiveCall:
     )
 
     def __init__(
-        self, call_id: str, uid: int, key: str, judged: Judged, submitted_ns: int, claim: Claim | None = None
+        self, call_id: str, uid: int, key: str, judged: Judged, submitted_ns: int, claim: DeliveryKey | None = None
     ) -> None:
         self.id, self.uid, self.key, self.claim = call_id, uid, key, claim
         self.judged = judged
@@ -66,6 +67,8 @@ class LiveCall:
         self.recorded = False
         """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
         self.submitted_ms = wall_ms()
+        self.deliveries = 0
+        """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""
         self.holders = 0
         """Connections that the call is attached to; the same delivery key may attach several."""
         self.detached = False

@@ -10,6 +10,15 @@ from protocol._client_messages import Submit
 from protocol._outcomes import Delivery, Reason, Status
 from supervisor.clock import now_ns
 from supervisor.core import call as machine
+from supervisor.core.arguments import same_form
+from supervisor.core.idempotency import (
+    Earlier,
+    Verdict,
+    delivery_key,
+    earlier_of,
+    idempotency_key,
+    said_of,
+)
 from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
 from supervisor.core.tools import Tools
 from supervisor.gate import Gate
@@ -43,21 +52,24 @@ class Submissions:
         """A new call that nothing has been done for, or one that answers already: refused, in flight, or kept."""
         now = now_ns()
         call_id = f"c_{self._boot}{next(self._numbers):06x}"
-        key = call_id  # never used twice; a client's delivery key takes its place
         claim: Claim | None = None
         try:
             judged = judge(submit, self._tools, self._host, now)
             if submit.key is not None:
-                claim = self._keys.claim(submit, uid, call_id, judged.arguments, self._came_to_nothing)
-                if claim.earlier is not None:
+                key = delivery_key(uid, judged.run, submit.key, _said(judged))
+                claim = self._keys.claim(key, call_id, self._what_of)
+                if claim.verdict is not Verdict.RUN:
                     return self._again(call_id, claim, submit, uid, now)
-                key = claim.key
             self._gate.check()  # behind the key: an answer that is there is given at any time
             self._check_journal()
             self._gate.check_call(judged)
         except Refusal as refusal:
+            if claim is not None:  # nothing was begun: the key is as new
+                self._keys.release(claim.key.place)
             return self._refused(call_id, uid, submit, refusal, now)
-        return LiveCall(call_id, uid, key, judged, now, claim)
+        if claim is not None:
+            return LiveCall(call_id, uid, claim.key.downstream, judged, now, claim.key)
+        return LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
 
     def recall(self, recovered: Recovered) -> None:
         """Delivery keys of the last life are taken."""
@@ -82,24 +94,33 @@ class Submissions:
         )
         return call
 
-    def _came_to_nothing(self, call_id: str) -> bool:
-        """Whether a call did not run and may be sent again under its key. One that somebody cancelled is not wanted;
-        one that only a stop of the daemon ended is."""
+    def _what_of(self, call_id: str) -> Earlier:
+        """What is known of a call that a delivery key stands for."""
+        if call_id in self._live:
+            return Earlier.IN_FLIGHT
         kept = self._settlement.kept(call_id)
-        if kept is None:
-            return False
-        result = kept.result
-        if result.status is Status.CANCELLED and result.reason is not Reason.SHUTDOWN:
-            return False
-        return result.delivery is Delivery.NOT_DELIVERED
+        return earlier_of(None if kept is None else kept.result)
 
     def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:
-        """The same delivery key: the same call answers, or a conflict does."""
-        earlier = claim.earlier or ""
-        found = self.find(earlier)
-        if found is not None and claim.same:
+        """A key that is known: the call that it stands for answers, or a refusal does."""
+        if claim.verdict in (Verdict.WAIT, Verdict.REPLAY):
+            found = self.find(claim.earlier or "")
+            assert found is not None
             return found
-        text = f"key {submit.key!r} stands for call {earlier}, " + (
-            "whose result is no longer kept" if claim.same else "which has another tool or other arguments"
+        text = f"key {submit.key!r} stands for call {claim.earlier}, " + (
+            "whose result is no longer kept; what became of it is in its events"
+            if claim.verdict is Verdict.FORGOTTEN
+            else "which has another tool, other arguments or another directory"
         )
         return self._refused(call_id, uid, submit, Refusal(Reason.KEY_CONFLICT, text), now)
+
+
+def _said(judged: Judged) -> bytes:
+    return said_of(judged.tool, judged.cwd, same_form(judged.values))
+
+
+def _key_of(call_id: str, uid: int, judged: Judged) -> str:
+    """What goes downstream with a call that came under no key. A call outside a run is a run of its own."""
+    if judged.contract.read_only:
+        return call_id  # it has no effect that somebody could have twice
+    return idempotency_key(str(uid), call_id, 0, 0, judged.tool, b"", _said(judged))

@@ -49,6 +49,11 @@ def parse(text: str) -> Arguments:
     return Arguments(values, inner, inner is not text)
 
 
+def same_form(values: dict[str, Any]) -> bytes:
+    """Values in a form that is equal where they are: the order of names and the spaces between them do not count."""
+    return json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def _decode(text: str) -> object:
     try:
         # The usual text starts with its object and ends with it: `decode`'s two scans for white space are spared.

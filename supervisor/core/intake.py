@@ -43,6 +43,8 @@ class Judged(msgspec.Struct):
     split_streams: bool = False
     after_kill: bool = False
     """Not the tool itself: the command that its contract wants after a kill."""
+    values: dict[str, Any] = {}
+    """What the arguments' text says."""
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
@@ -87,6 +89,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         submit.cwd,
         submit.run,
         submit.split_streams,
+        values=values,
     )
 
 

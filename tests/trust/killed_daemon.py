@@ -248,8 +248,10 @@ def _after_restart(result: CallResult, done: int) -> str:
 
 def _wrong_again(asked: Asked, result: CallResult, before: int, after: int) -> str:
     """When it has been asked for again under its key."""
-    if asked.told is not None and asked.promised and msgspec.msgpack.encode(result) != asked.told:
-        return f"another result than was acknowledged: {result}"
+    if asked.told is not None and asked.promised:
+        told = msgspec.structs.replace(msgspec.msgpack.decode(asked.told, type=CallResult), replayed=True)
+        if result != told:
+            return f"another result than was acknowledged, or not said to be told again: {result}"
     if not asked.effect:
         return ""
     if after > 1 or (before and after != before):
