@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from protocol._contracts import ISOLATION_ORDER, Contract
+from protocol._scrub import refuse_bad_scrub
 
 _LONGEST_HOOK_MS = 60_000
 
@@ -66,6 +67,7 @@ def _refuse_contradictions(contract: Contract) -> None:
             " allowed: an isolation that is at least what the tool demands"
         )
     _refuse_after_kill(contract)
+    refuse_bad_scrub(contract.scrub)
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
 
@@ -93,6 +95,8 @@ def _say(kind: Any) -> str:
         return " or ".join("nothing (None)" if part is type(None) else _say(part) for part in arguments)
     if origin is tuple:
         return f"a list of {_say(arguments[0])}"
+    if origin is dict:
+        return f"a table of name = {_say(arguments[1])}"
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return " | ".join(repr(str(member.value)) for member in kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from protocol._deadlines import CEILING_MS, DEFAULT_TIMEOUT_MS
+from protocol._roles import Role
 
 ContainmentLevel = Literal["pidns+cgroup", "pidns", "cgroup", "subreaper", "group"]
 IsolationLevel = Literal["none", "limits", "contain", "guard", "bwrap"]
@@ -115,6 +116,10 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     lock_files: tuple[str, ...] = ()
     remote: bool | None = None
     """Whether a call has work done by processes that are not its own; None: nobody has said."""
+    roles: dict[str, Role] = {}
+    """What arguments are, by field (`protocol._roles`): how two calls are compared."""
+    scrub: tuple[str, ...] = ()
+    """What of a result says nothing (`protocol._scrub`): how two outcomes are compared."""
 
     def __post_init__(self) -> None:
         _check("timeout_ms", self.timeout_ms, 1, CEILING_MS)

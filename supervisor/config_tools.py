@@ -27,7 +27,6 @@ _NOT_SERVED = (
     "reconcile",
     "refresh",
     "repeat_after_unknown",
-    "roles",
     "roots",
     "secrets",
 )

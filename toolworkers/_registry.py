@@ -16,6 +16,7 @@ import msgspec
 
 from protocol._contract_fields import declared_contract
 from protocol._contracts import ToolDescription
+from protocol._roles import refuse_unfit_roles
 from toolworkers._after_kill import refuse_unusable
 from toolworkers._content import to_content
 from toolworkers._context import Context
@@ -49,7 +50,7 @@ class Registry:
 
     def add(self, added: Tool) -> None:
         """Register one tool. Raises RegistryError when its name means another one, or its contract means nothing."""
-        _check_hook(added)
+        _check_contract(added)
         there = self._tools.setdefault(added.name, added)
         if there is not added:
             raise RegistryError(
@@ -98,7 +99,7 @@ class Registry:
         except (TypeError, ValueError) as error:
             raise RegistryError(f"tool.{name}: {error}") from error
         changed = msgspec.structs.replace(known, contract=contract)
-        _check_hook(changed)
+        _check_contract(changed)
         self._tools[name] = changed
 
     def get(self, name: str) -> Tool | None:
@@ -120,9 +121,11 @@ class Registry:
         return len(self._tools)
 
 
-def _check_hook(tool: Tool) -> None:
+def _check_contract(tool: Tool) -> None:
+    """What of a contract only its tool can tell."""
     try:
         refuse_unusable(tool)
+        refuse_unfit_roles(tool.contract.roles, tool.name, tool.schema)
     except ValueError as error:
         raise RegistryError(f"tool.{tool.name}: {error}") from error
 

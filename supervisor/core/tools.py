@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from protocol._contracts import Contract, IsolationLevel, Limits, ToolDescription
+from supervisor.core.call_form import CallForm
 from supervisor.core.levels import isolation_wanted
 from supervisor.core.schemas import ArgumentSchema
 
@@ -16,6 +17,7 @@ class ServedTool(msgspec.Struct, frozen=True):
     description: ToolDescription
     schema: ArgumentSchema
     flavour: str
+    form: CallForm
 
     @property
     def contract(self) -> Contract:
@@ -42,7 +44,8 @@ class Tools:
         registry refuses a second tool of one name itself)."""
         for description in descriptions:
             if description.name not in self._by_name:
-                self._by_name[description.name] = ServedTool(description, ArgumentSchema(description), flavour)
+                form = CallForm(description)
+                self._by_name[description.name] = ServedTool(description, ArgumentSchema(description), flavour, form)
 
     def set_apart(self, limits: Limits, isolation: IsolationLevel) -> dict[str, Place]:
         """Tools whose own limits or isolation differ from these get workers of their own: a worker's are set when it is

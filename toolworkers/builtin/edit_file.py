@@ -15,7 +15,7 @@ FILE_LIMIT = 16 << 20
 """Bytes of a file that can be edited: it is held in memory twice."""
 
 
-@tool(approval="never", reusable=True, remote=False)
+@tool(approval="never", reusable=True, remote=False, roles={"path": "path"})
 def edit_file(
     path: str,
     old: Annotated[str, Meta(min_length=1)],

@@ -17,7 +17,7 @@ BYTES_LIMIT = 512 << 10
 """Bytes of paths in one answer."""
 
 
-@tool(read_only=True)
+@tool(read_only=True, roles={"path": "path"})
 def list_files(
     ctx: Context,
     path: str = ".",

@@ -16,7 +16,7 @@ TEXT_LIMIT = FRAME_LIMIT - (64 << 10)
 _BINARY_WINDOW = 8 << 10
 
 
-@tool(read_only=True)
+@tool(read_only=True, roles={"path": "path"})
 def read_file(
     path: str,
     ctx: Context,

@@ -28,7 +28,7 @@ LINE_LIMIT = 500
 """Characters of a line that are shown."""
 
 
-@tool(read_only=True)
+@tool(read_only=True, roles={"path": "path"})
 def search(
     pattern: str,
     ctx: Context,

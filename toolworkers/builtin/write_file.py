@@ -10,7 +10,7 @@ from toolworkers.builtin._beneath import locate, told_by
 from toolworkers.builtin._writing import replace_file
 
 
-@tool(approval="never", reusable=True, remote=False)
+@tool(approval="never", reusable=True, remote=False, roles={"path": "path"})
 def write_file(path: str, text: str, ctx: Context) -> dict[str, Any]:
     """Write a text file, replacing what was there atomically. Its directory must exist; its mode stays."""
     place = locate(ctx, path)

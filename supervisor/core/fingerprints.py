@@ -1,0 +1,94 @@
+"""What makes two calls the same call, and two outcomes the same outcome: SHA-256 over their canonical forms. Pure.
+
+Rules
+1. ``args_fp`` is over a version word, the tool's name, its contract hash, the place where the call runs, and the
+   canonical bytes of its arguments (`call_form`). It is kept whole, 64 hexadecimal digits; 16 are shown.
+2. ``call_fp`` is over tool and ``args_fp``; ``situation`` over ``call_fp`` and the state version of the run.
+3. An outcome is status, error code, exit code or signal, content, and for a call that ended by itself its error message
+   and its output. What a kill cut off says when the kill came and no more, so it does not count.
+4. Output is what was written: by its digest where that is known and of all of it; else by the sizes of the streams and
+   the view, without the place of the raw file. With patterns to scrub, by the scrubbed view alone: sizes vary with
+   what varies.
+5. Times, identifiers of calls, places of files, processes, notices never count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from protocol._contracts import Contract
+from protocol._outcomes import CallResult, OutputInfo, Status
+from supervisor.core.call_form import Surroundings
+from supervisor.core.canonical import canonical
+from supervisor.core.contract_hash import contract_hash
+from supervisor.core.output import without_marker, without_place
+from supervisor.core.scrubbing import Scrub, Scrubber, scrub_of
+from supervisor.core.tools import ServedTool
+
+__all__ = [
+    "SHOWN",
+    "Surroundings",
+    "args_fingerprint",
+    "call_fingerprint",
+    "contract_hash",
+    "outcome_fingerprint",
+    "paths_to_resolve",
+    "situation",
+]
+SHOWN = 16
+"""Digits of a fingerprint that people and models see."""
+_ENDED = (Status.OK, Status.NO_RESULT, Status.ERROR)
+
+
+def paths_to_resolve(tool: ServedTool, values: dict[str, Any]) -> list[str]:
+    """The texts among these arguments whose real paths `Surroundings` is to have (role ``realpath``; usually none)."""
+    return tool.form.paths_to_resolve(values)
+
+
+def args_fingerprint(tool: ServedTool, values: dict[str, Any], around: Surroundings) -> str:
+    """64 digits; ``values`` are arguments that fit the tool."""
+    return tool.form.fingerprint(values, around)
+
+
+def call_fingerprint(tool: str, args_fp: str) -> str:
+    """64 digits."""
+    return _digest(b"deadlined.call.v1", tool, args_fp)
+
+
+def situation(call_fp: str, state_version: int) -> str:
+    """64 digits: this call, in this state of what it works on."""
+    return _digest(b"deadlined.situation.v1", call_fp, str(state_version))
+
+
+def outcome_fingerprint(result: CallResult, contract: Contract) -> str:
+    """64 digits of what came of a call (rules 3 to 5)."""
+    scrub = scrub_of(contract.scrub)
+    scrubber = Scrubber(scrub)
+    error, exit_ = result.error, result.exit
+    parts: list[Any] = [
+        result.status,
+        error.code if error else None,
+        [exit_.code, exit_.signal] if exit_ else None,
+        scrubber.content(result.content),
+        scrubber.content(result.items),
+    ]
+    if result.status in _ENDED:
+        parts.append(scrubber.text(error.message) if error else None)
+        parts.append(_written(result.output, scrub, scrubber))
+    return hashlib.sha256(b"deadlined.outcome.v1\0" + canonical(parts)).hexdigest()
+
+
+def _written(output: OutputInfo, scrub: Scrub, scrubber: Scrubber) -> Any:
+    if not output.bytes:
+        return None
+    if scrub.patterns:
+        return scrubber.text(without_marker(output.view))
+    sizes = {name: stream.bytes for name, stream in output.streams.items() if stream.bytes}
+    if output.sha256 is not None and len(sizes) == 1:
+        return [sizes, output.sha256]
+    return [sizes, without_place(output.view)]
+
+
+def _digest(version: bytes, *parts: str) -> str:
+    return hashlib.sha256(b"\0".join([version, *(part.encode() for part in parts)])).hexdigest()
