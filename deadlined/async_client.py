@@ -208,7 +208,8 @@ class AsyncClient:
         scope: Literal["call", "same_args", "tool"] = "call",
     ) -> cm.Decided:
         """Let a call run, with other ``arguments`` if given, and what ``scope`` says in its run after it. ``call`` of
-        the answer is what it became: ``handle(…).wait()``. Raises RequestRefused when it was decided, or is over."""
+        the answer is what it became: ``handle(…).wait()``. Approving again answers with the same call. Raises
+        RequestRefused when that cannot be any more."""
         text = None if arguments is None else arguments_text(arguments)
         return await self._ask(
             cm.Decide(id=0, approval=approval, decision="approve", note=note, arguments=text, scope=scope), cm.Decided

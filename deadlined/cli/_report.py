@@ -57,15 +57,16 @@ def kill_words(kill: KillReceipt) -> str:
 
 def _print_said(result: CallResult) -> None:
     if result.output.view:
-        _print_whole(result.output.view)
+        print_whole(result.output.view)
     if isinstance(result.content, str):
-        _print_whole(result.content)
+        print_whole(result.content)
     elif result.content is not None:
-        _print_whole(msgspec.json.format(msgspec.json.encode(result.content)).decode())
+        print_whole(msgspec.json.format(msgspec.json.encode(result.content)).decode())
 
 
-def _print_whole(text: str) -> None:
-    """Not by click, which takes escape sequences out of what goes to a pipe: that must arrive as it was written."""
+def print_whole(text: str) -> None:
+    """What somebody else wrote, on stdout. Not by click, which takes escape sequences out of what goes to a pipe: that
+    must arrive as it was written."""
     sys.stdout.write(for_stdout(text if text.endswith("\n") else text + "\n"))
 
 

@@ -29,6 +29,16 @@ def complete_calls(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return _asked(ctx, incomplete, lambda client: [row.call for row in client.processes() if row.call])
 
 
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of the runs that go on or are suspended."""
+    return _asked(ctx, incomplete, lambda client: [row.run for row in client.runs()])
+
+
+def complete_approvals(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of what waits for a person."""
+    return _asked(ctx, incomplete, lambda client: [one.approval for one in client.approvals()])
+
+
 def _asked(ctx: click.Context, incomplete: str, ask: Callable[[Client], list[str]]) -> list[str]:
     """Errors are silence here: a shell that completes has nowhere to show them."""
     try:

@@ -9,7 +9,7 @@ import click
 
 from deadlined.cli._options import client_options, deadline_option
 from deadlined.cli._report import print_json, print_result
-from deadlined.cli._session import complete_tools, open_client
+from deadlined.cli._session import complete_runs, complete_tools, open_client
 from deadlined.cli._waiting import open_interrupts, wait_for
 from deadlined.client import CallHandle
 from protocol._outcomes import exit_code
@@ -22,6 +22,7 @@ from protocol._outcomes import exit_code
 @click.option(
     "--cwd", metavar="D", type=click.Path(readable=False), help="Where it runs; else a work directory of its own."
 )
+@click.option("--run", metavar="R", shell_complete=complete_runs, help="The run that it is part of.")
 @click.option("--key", metavar="K", help="Delivery id: the same call under the same key runs once.")
 @click.option("--detach", is_flag=True, help="Print the call's id and return; the call goes on.")
 @click.option("--split-streams", is_flag=True, help="Keep stdout and stderr apart (their common order is lost).")
@@ -31,6 +32,7 @@ def call_command(
     arguments: str | None,
     deadline_ms: int | None,
     cwd: str | None,
+    run: str | None,
     key: str | None,
     detach: bool,
     split_streams: bool,
@@ -50,7 +52,7 @@ def call_command(
     text = read_arguments(arguments)
     with open_interrupts() as interrupts, open_client(socket_path) as client:
         handle = client.submit(
-            tool, text, detach=detach, deadline_ms=deadline_ms, cwd=cwd, key=key, split_streams=split_streams
+            tool, text, detach=detach, deadline_ms=deadline_ms, cwd=cwd, run=run, key=key, split_streams=split_streams
         )
         if detach and handle.settled is None:
             _print_id(handle, as_json)

@@ -36,15 +36,20 @@ def events_command(call: str | None, after: int, follow: bool, socket_path: str 
     """
     with open_client(socket_path) as client:
         for event in client.events(after=after, call=call, follow=follow):
-            if as_json:
-                print_json(event)
-            else:
-                click.echo(_line(event))
+            print_event(event, as_json)
+
+
+def print_event(event: Event, as_json: bool) -> None:
+    """One event, as an object or as a line."""
+    if as_json:
+        print_json(event)
+    else:
+        click.echo(_line(event))
 
 
 def _line(event: Event) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at_ms / 1_000))
-    words = [f"{event.seq:>6}  {at}  {event.kind:<18}", event.call or "-"]
+    words = [f"{event.seq:>6}  {at}  {event.kind:<18}", event.call or event.run or "-"]
     return printable("  ".join([*words, _told(event.data)]).rstrip())
 
 

@@ -29,7 +29,7 @@ def test_every_commands_help_shows_an_example(words, capsys):
     assert re.search(r"Examples?:\n? *(eval \"\$\()?deadlined", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("words", [w for w in ALL if w not in (("exec",), ("config",))], ids=" ".join)
+@pytest.mark.parametrize("words", [w for w in ALL if w not in (("exec",), ("config",), ("run",))], ids=" ".join)
 def test_every_command_speaks_json(words, capsys):
     main([*words, "--help"])
     assert "--json" in capsys.readouterr().out
@@ -58,6 +58,15 @@ def test_the_help_lists_every_command_without_importing_one():
         ["call", "t", "@/dev/null/x"],
         ["call", "t", "@\0"],
         ["output", "c_1", "--stream", "both"],
+        ["run", "nonsense"],
+        ["run", "step"],
+        *(["run", "open", "--deadline", d] for d in ("0", "-1s", "nan", "")),
+        *(["run", "open", "--limit", v] for v in ("steps", "steps=", "=3", "steps=-1", "steps=1.5", "steps=8MiB")),
+        ["run", "open", "--limit", "wall_ms=0s"],
+        ["run", "charge", "r_1", "--in", "-1"],
+        ["approve", "a_1", "--scope", "everything"],
+        ["approve", "a_1", "--arguments", "@/no/such/file"],
+        ["effects", "close", "c_1"],
         ["completion", "tcsh"],
         ["config", "nonsense"],
         ["ps", "--socket", "/" + "x" * 200],
@@ -89,6 +98,13 @@ def test_a_bad_duration_says_what_is_allowed(capsys):
         ["tools"],
         ["ps"],
         ["kill", "c"],
+        ["kill", "r_1"],
+        ["run", "open"],
+        ["run", "wait", "r_1"],
+        ["approvals"],
+        ["approve", "a_1"],
+        ["effects"],
+        ["metrics"],
         ["config", "show"],
     ],
     ids=" ".join,

@@ -41,18 +41,6 @@ KILLED = CallResult(
 )
 
 
-@pytest.fixture
-def command(fake_daemon, capsys):
-    """Run a command against the scripted daemon: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        code = main([*words, "--socket", fake_daemon.path])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
 def _settles(fake_daemon, result):
     fake_daemon.on[cm.Submit] = lambda m: [cm.Submitted(m.id, result.call, 2000), cm.Settled(m.id, result)]
 
