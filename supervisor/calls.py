@@ -42,6 +42,7 @@ from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 from supervisor.processor_time import ProcessorTime
+from supervisor.retries import Retries
 from supervisor.settlement import Settlement
 from supervisor.submissions import Submissions
 
@@ -82,6 +83,7 @@ class Calls:
         self.settlement = Settlement(
             host, placement.pools, endings, self._intents, self.gate.trouble, aftermath, self.live, self._is_over
         )
+        self.retries = Retries(self.settlement, endings, self.gate.trouble, journal.note, self._feed, self._keep_time)
         self._submissions = Submissions(boot, host, tools, self.gate, journal, self.settlement, self.live)
         self.pools, self.workers = placement.pools, placement.workers
         self.idle, self.killer_changed = placement.idle, placement.killer_changed
@@ -236,8 +238,10 @@ class Calls:
         self._carry(self._admission.on_time(now))
         for call in (*self._placement.overdue(now), *self._intents.overdue(now)):
             self._feed(call, machine.Expired(now))
+        self.retries.on_time(now)
         self._wake_ns = min(
             self._admission.next_timer_ns() or NEVER_NS,
+            self.retries.next_timer_ns(),
             self._placement.next_timer_ns(),
             self._intents.next_timer_ns(),
         )
@@ -317,12 +321,20 @@ class Calls:
                     self.pools[call.judged.flavour].end_at(call.worker, effect.at_ns, effect.term_ns)
                 case machine.Settle():
                     self._watch.discard(call)
+                    self.retries.forget(call)
                     assert self._nursery is not None
                     self.settlement.settle(call, effect, self._nursery)
                 case machine.Release():
                     self._placement.release(call, effect.reusable)
+                    self.retries.released(call)
                 case machine.PlaceAgain():
                     self._place_again(call)
+                case machine.Retry():
+                    self._watch.discard(call)
+                    self.retries.consider(call, effect)
+                case machine.Begin():
+                    self._placement.grant(call)
+                    self._keep_time(call.judged.deadline_ns)
                 case _:
                     assert_never(effect)
         self._feeding -= 1

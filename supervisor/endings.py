@@ -62,6 +62,15 @@ class Endings:
         for stream in streams:
             self._outputs.discard(stream.path)
 
+    def drop_outputs(self, call: LiveCall, worker: Worker) -> None:
+        """An attempt is over and another will follow: what it has written goes."""
+        self.take_back_outputs(call)
+        call.output_bytes = 0
+        if call.judged.contract.kind != "command" and worker.scratch.output_bytes():
+            worker.renew_output = True
+            with contextlib.suppress(OSError):  # a tool has moved it
+                os.unlink(worker.scratch.output_path)
+
     def finish_now(self, call: LiveCall, result: CallResult) -> bool:
         """Take what must be taken at once; False: `finish` has more to do."""
         if call.worker is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol._deadlines import elapsed_ms
-from protocol._outcomes import CallResult
+from protocol._outcomes import CallResult, Notice
 from supervisor.clock import wall_ms
 from supervisor.core.call import CallMachine
 from supervisor.core.intake import Judged
@@ -34,6 +34,7 @@ class LiveCall:
         "key",
         "last_activity_ns",
         "machine",
+        "notices",
         "output_bytes",
         "planned",
         "planners",
@@ -54,7 +55,7 @@ class LiveCall:
         self.judged = judged
         self.submitted_ns = self.last_activity_ns = submitted_ns
         self.machine = CallMachine(
-            judged.deadline_ns, judged.contract.term_grace_ms, accepts=not judged.contract.read_only
+            judged.deadline_ns, judged.contract.term_grace_ms, not judged.contract.read_only, judged.contract
         )
         self.worker: Worker | None = None
         self.streams: list[Stream] = []
@@ -66,6 +67,8 @@ class LiveCall:
         self.files: list[str] = []
         self.recorded = False
         """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
+        self.notices: tuple[Notice, ...] = ()
+        """What its earlier attempts left to say."""
         self.submitted_ms = wall_ms()
         self.deliveries = 0
         """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""

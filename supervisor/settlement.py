@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from protocol._outcomes import CallResult, Isolation, Reason
+from protocol._outcomes import CallResult, Isolation, Notice, Reason
 from supervisor.aftermath import Aftermath
 from supervisor.containment.pool import Pool
+from supervisor.containment.workers import Worker
 from supervisor.core import call as machine
 from supervisor.core import results
 from supervisor.core.intake import Host
@@ -65,19 +66,22 @@ class Settlement:
 
     def settle(self, call: LiveCall, settle: machine.Settle, nursery: trio.Nursery) -> None:
         """Do what must be done at once; what may take long (files, a hook of its contract) goes on in ``nursery``."""
-        if settle.death is not None:
-            self.kills += 1
-            assert call.worker is not None
-            cause = _KILL_CAUSES.get(settle.reason or Reason.CLIENT, Cause.CANCEL_KILL)
-            call.worker.ended_for = call.worker.ended_for or cause
         result = results.result_of(self._facts(call), settle)
-        if notice := self._trouble.settled(call.judged, settle):
+        result.notices += call.notices
+        if call.worker is not None and (notice := self.attempt_over(call, settle, call.worker)):
             result.notices.append(notice)
         whole = self._endings.finish_now(call, result)
         if whole and not self._aftermath.due(call, result):
             self._whole(call, result)
         else:
             nursery.start_soon(self._settle_slowly, call, result, whole)
+
+    def attempt_over(self, call: LiveCall, ended: machine.Settle, worker: Worker) -> Notice | None:
+        """Count how an attempt ended, its worker with it: once for each, whether or not the call settles with it."""
+        if ended.death is not None:
+            self.kills += 1
+            worker.ended_for = worker.ended_for or _KILL_CAUSES.get(ended.reason or Reason.CLIENT, Cause.CANCEL_KILL)
+        return self._trouble.settled(call.judged, ended)
 
     def refuse(self, call: LiveCall, settle: machine.Settle) -> None:
         """A call that never was one: its result is there at once, and an event instead of a row."""
@@ -133,7 +137,7 @@ class Settlement:
             call.submitted_ns,
             judged.deadline_ns,
             judged.deadline_ms,
-            call.machine.started_ns,
+            call.machine.began_ns,
             self._host.containment if pool is None else pool.containment,
             Isolation(self._host.wanted, self._host.isolation) if pool is None else pool.isolation,
             _NO_MECHANISM if pool is None else pool.mechanism,
@@ -146,4 +150,5 @@ class Settlement:
             call.silent_ms,
             call.worker is not None and call.worker.calls_served == 1,
             judged.contract.term_grace_ms,
+            call.machine.attempts,
         )

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from protocol._contracts import Contract
 from protocol._outcomes import Delivery, Reason, Status
 from protocol._worker_messages import Ended
 from supervisor.core import call as machine
@@ -21,6 +22,8 @@ DEADLINE_NS, GRACE_MS = 10_000_000_000, 1_000
 NOW_NS = 2_000_000_000
 _CANCEL = machine.EndAsked(Status.CANCELLED, Reason.CLIENT, NOW_NS)
 _ANSWER = Ended(1, "ok", content=1, reusable=True)
+_PASSES = Ended(1, "raised", error_class="transient_tool", reusable=True)
+_CONTRACT = Contract(idempotent=True)
 
 VARIANTS: tuple[tuple[str, Callable[[], machine.Input]], ...] = (
     ("`Placed` before the deadline", lambda: machine.Placed(NOW_NS)),
@@ -29,6 +32,7 @@ VARIANTS: tuple[tuple[str, Callable[[], machine.Input]], ...] = (
     ("`Accepted`", lambda: machine.Accepted(NOW_NS)),
     ("`Unsent`", lambda: machine.Unsent(NOW_NS)),
     ("`Answered` in time", lambda: machine.Answered(_ANSWER, NOW_NS)),
+    ("`Answered` in time, transient", lambda: machine.Answered(_PASSES, NOW_NS)),
     ("`Answered` at the deadline", lambda: machine.Answered(_ANSWER, DEADLINE_NS)),
     ("`Answered` after the killer struck", lambda: machine.Answered(_ANSWER, NOW_NS, killed_ns=NOW_NS - 1)),
     ("`EndAsked` (a cancel)", lambda: _CANCEL),
@@ -36,12 +40,16 @@ VARIANTS: tuple[tuple[str, Callable[[], machine.Input]], ...] = (
     ("`Died` by itself", lambda: machine.Died(NOW_NS)),
     ("`Died`, its group out of memory", lambda: machine.Died(NOW_NS, out_of_memory=True)),
     ("`ConfirmSpent`", lambda: machine.ConfirmSpent(DEADLINE_NS + 2, signalled_ns=DEADLINE_NS + 1)),
+    ("`RetryRefused`", lambda: machine.RetryRefused(NOW_NS)),
+    ("`RetryDue` before the deadline", lambda: machine.RetryDue(NOW_NS)),
+    ("`RetryDue` at the deadline", lambda: machine.RetryDue(DEADLINE_NS)),
 )
 _WAY: dict[State, tuple[machine.Input, ...]] = {
     State.WAITING: (),
     State.SENT: (machine.Placed(1),),
     State.RUNNING: (machine.Placed(1), machine.Accepted(2)),
     State.DYING: (machine.Placed(1), machine.Accepted(2), _CANCEL),
+    State.BACKOFF: (machine.Placed(1), machine.Accepted(2), machine.Answered(_PASSES, 3)),
     State.SETTLED: (machine.Expired(DEADLINE_NS),),
 }
 _HEAD = """\
@@ -73,7 +81,9 @@ What a worker says of a call's end (`Ended.how`), and what the caller reads for 
 
 A row is an input, a column the state in which it arrives. A cell names the next state and the effects, in order;
 `stay` means that the input changes nothing and has no effect. The call of this table has a grace (`term_grace_ms`);
-without one the `Kill` after a cancel is due at once. `DYING` is shown as it is entered by a cancel.
+without one the `Kill` after a cancel is due at once. `DYING` is shown as it is entered by a cancel. Its tool is
+`idempotent` and wants transient errors tried again; `BACKOFF` is shown as it is entered by one, `WAITING` before the
+first attempt.
 
 {table}
 """
@@ -115,7 +125,7 @@ def _table() -> str:
 
 
 def _cell(state: State, given: machine.Input) -> str:
-    call = CallMachine(DEADLINE_NS, GRACE_MS)
+    call = CallMachine(DEADLINE_NS, GRACE_MS, contract=_CONTRACT)
     for step in _WAY[state]:
         call.on(step)
     assert call.state is state, f"the way to {state} ends in {call.state}"
@@ -137,8 +147,10 @@ def _words(effect: machine.Effect) -> str:
             return "`Release`"
         case machine.Dispatch():
             return "`Dispatch`"
-        case machine.PlaceAgain():
-            return "`PlaceAgain`"
+        case machine.PlaceAgain() | machine.Begin():
+            return f"`{type(effect).__name__}`"
+        case machine.Retry():
+            return f"`Retry` {effect.cause}"
 
 
 def _instant(at_ns: int) -> str:

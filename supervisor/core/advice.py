@@ -33,7 +33,11 @@ def next_action(facts: Facts, settle: Settle) -> str | None:
     """Advice on a call that was killed, lost, or kept away; None where the status says it all."""
     if settle.reason is Reason.POISON_CALL:
         return _LEAVE_IT
-    if settle.delivery is not Delivery.UNKNOWN or settle.status not in (Status.KILLED, Status.CRASHED):
+    if (
+        settle.phase == "backoff"
+        or settle.delivery is not Delivery.UNKNOWN
+        or settle.status not in (Status.KILLED, Status.CRASHED)
+    ):
         return None
     said = []
     if settle.death is not None and settle.death.confirmed_ns is None:

@@ -15,10 +15,15 @@ Rules
    call goes to another one, once.
 6. A worker that died with no kill decided is lost; if its group ran out of memory, that is the reason. An answer from
    such a group counts for nothing: the limit is the whole call's, and a part of it was killed.
-7. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
+7. An end that its contract wants tried again (`core/retry`) is not settled: the call is in BACKOFF, holds no worker and
+   waits for the shell's word. `RetryRefused` settles it as it had ended; `RetryDue` lets another attempt begin, which
+   starts from nothing but what is known of delivery: of several attempts the one that may have done most counts.
+8. Between two attempts nothing runs. The deadline then is `time_budget` in the phase `backoff`; a wish to end it
+   cancels it; what keeps the next attempt from beginning leaves the end of the one before.
+9. The machine is total: an input that means nothing in a state changes nothing ("stay" is written for each).
 
-States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided, and from SENT
-back to WAITING by rule 5.
+States: WAITING (granted, no worker yet) → SENT → RUNNING → SETTLED, with DYING after a kill was decided, from SENT back
+to WAITING by rule 5, and from SENT or RUNNING to BACKOFF and WAITING by rule 7.
 """
 
 from __future__ import annotations
@@ -29,9 +34,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from protocol._contracts import Contract, RetryCause
 from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import Delivery, Reason, Status, Survivor
 from protocol._worker_messages import Ended, Reaped
+from supervisor.core.retry import cause_of, worth_another
 
 
 class State(Enum):
@@ -43,6 +50,7 @@ class State(Enum):
     SENT = auto()
     RUNNING = auto()
     DYING = auto()
+    BACKOFF = auto()
     SETTLED = auto()
 
 
@@ -113,7 +121,21 @@ class ConfirmSpent(msgspec.Struct, gc=False):
     survivors: list[Survivor] = []
 
 
-Input: TypeAlias = Placed | Expired | Accepted | Unsent | Answered | EndAsked | Died | ConfirmSpent
+class RetryRefused(msgspec.Struct, gc=False):
+    """There is no further attempt: no time, no budget, a tool in quarantine."""
+
+    now_ns: int
+
+
+class RetryDue(msgspec.Struct, gc=False):
+    """The wait before its next attempt is over."""
+
+    now_ns: int
+
+
+Input: TypeAlias = (
+    Placed | Expired | Accepted | Unsent | Answered | EndAsked | Died | ConfirmSpent | RetryRefused | RetryDue
+)
 
 # ---------------------------------------------------------------- effects
 
@@ -164,12 +186,27 @@ class Settle(msgspec.Struct):
     detail: str = ""
 
 
-Effect: TypeAlias = Dispatch | Kill | PlaceAgain | Release | Settle
+class Retry(msgspec.Struct):
+    """The attempt is over for ``cause``, and the contract wants another one. ``ended``: what would be told of it."""
+
+    cause: RetryCause
+    ended: Settle
+
+
+class Begin(msgspec.Struct, gc=False):
+    """Find a worker for the next attempt."""
+
+
+Effect: TypeAlias = Dispatch | Kill | PlaceAgain | Release | Settle | Retry | Begin
 Effects: TypeAlias = tuple[Effect, ...]
 
 _STAY: Effects = ()
 _DISPATCH: Effects = (Dispatch(),)
 _AGAIN: Effects = (PlaceAgain(),)
+_BEGIN: Effects = (Begin(),)
+_NO_CONTRACT = Contract()
+_WORST = (Delivery.NOT_DELIVERED, Delivery.FAILED_DEFINITE, Delivery.UNKNOWN)
+"""What an attempt that did not succeed may have done, least first."""
 _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
     "ok": (Status.OK, None, Delivery.SUCCEEDED),
     "no_result": (Status.NO_RESULT, None, Delivery.SUCCEEDED),
@@ -185,32 +222,52 @@ _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
 
 
 class CallMachine:
-    """The machine of one call. The deadline and the contract's grace are fixed for good at construction."""
+    """The machine of one call. The deadline and the contract's grace are fixed for good at construction; ``contract``
+    says what is tried again. ``attempts``: those that began, at least 1. ``retried``: why another was wanted.
+    """
 
     __slots__ = (
         "_accepted",
         "_asked",
+        "_before",
+        "_contract",
         "_due_ns",
+        "_final",
+        "_first_ns",
         "_late",
         "_placed_again",
         "_unsent",
         "accepts",
+        "attempts",
         "deadline_ns",
+        "retried",
         "started_ns",
         "state",
         "term_grace_ms",
     )
 
-    def __init__(self, deadline_ns: int, term_grace_ms: int = 0, accepts: bool = True) -> None:
+    def __init__(
+        self, deadline_ns: int, term_grace_ms: int = 0, accepts: bool = True, contract: Contract = _NO_CONTRACT
+    ) -> None:
         self.deadline_ns = deadline_ns
         self.term_grace_ms = term_grace_ms
         self.accepts = accepts
+        self._contract = contract
         self.state = State.WAITING
         self.started_ns: int | None = None
+        self.attempts = 1
+        self.retried: tuple[RetryCause, ...] = ()
+        self._before: Settle | None = None
+        self._first_ns: int | None = None
         self._accepted = False
         self._asked: EndAsked | None = None
         self._due_ns = deadline_ns
-        self._late = self._placed_again = self._unsent = False
+        self._late = self._placed_again = self._unsent = self._final = False
+
+    @property
+    def began_ns(self) -> int | None:
+        """When its first attempt began, if one did; ``started_ns`` is that of the present one."""
+        return self.started_ns if self._first_ns is None else self._first_ns
 
     def on(self, given: Input) -> Effects:
         """Take one input; the effects are to be carried out in order."""
@@ -220,18 +277,40 @@ class CallMachine:
         if given.now_ns >= self.deadline_ns:
             return self._expire(Expired(given.now_ns))
         self._accepted = not self.accepts
+        self.attempts = 1 + len(self.retried)
         self.state = State.SENT if self.accepts else State.RUNNING
         self.started_ns = given.now_ns
         return _DISPATCH
 
     def _expire(self, given: Expired) -> Effects:
         self.state = State.SETTLED
+        if self._before is not None:
+            return (Settle(Status.KILLED, Reason.TIME_BUDGET, self._before.delivery, given.now_ns, phase="backoff"),)
         return (Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, given.now_ns, phase="queue"),)
 
     def _withdraw(self, given: EndAsked) -> Effects:
         self.state = State.SETTLED
+        if self._before is not None:
+            return (self._withdrawn_between(self._before, given),)
         status = Status.CANCELLED if given.status is Status.CANCELLED else Status.NOT_EXECUTED
         return (Settle(status, given.reason, Delivery.NOT_DELIVERED, given.now_ns, phase="queue", detail=given.detail),)
+
+    @staticmethod
+    def _withdrawn_between(before: Settle, given: EndAsked) -> Settle:
+        if given.status is not Status.CANCELLED:
+            return msgspec.structs.replace(before, at_ns=given.now_ns)
+        return Settle(given.status, given.reason, before.delivery, given.now_ns, phase="backoff", detail=given.detail)
+
+    def _give_back(self, given: RetryRefused) -> Effects:
+        assert self._before is not None
+        self.state = State.SETTLED
+        return (msgspec.structs.replace(self._before, at_ns=given.now_ns),)
+
+    def _begin(self, given: RetryDue) -> Effects:
+        if given.now_ns >= self.deadline_ns:
+            return self._expire(Expired(given.now_ns))
+        self.state = State.WAITING
+        return _BEGIN
 
     def _accept(self, given: Accepted) -> Effects:
         self._accepted = True
@@ -244,7 +323,6 @@ class CallMachine:
             self.state = State.DYING
             self._late = True
             return (Kill(self.deadline_ns),)
-        self.state = State.SETTLED
         ended = given.ended
         status, reason, delivery = _BY_ANSWER[ended.how]
         if given.out_of_memory:
@@ -256,7 +334,10 @@ class CallMachine:
         elif ended.how == "raised" and ended.error_class == "policy":
             status, reason = Status.NOT_EXECUTED, Reason.SANDBOX_DENIED
         reusable = ended.reusable and not given.out_of_memory  # its group would blame the next call for this one
-        return (Settle(status, reason, delivery, given.now_ns, phase="tool", ended=ended), Release(reusable))
+        return (
+            self._over(Settle(status, reason, delivery, given.now_ns, phase="tool", ended=ended)),
+            Release(reusable),
+        )
 
     def _answer_late(self, given: Answered) -> Effects:
         """It answered after its end was decided: nothing to wait for any more, so the grace is over too."""
@@ -269,6 +350,11 @@ class CallMachine:
         grace_ns = self.term_grace_ms * NS_PER_MS
         self._due_ns = min(given.now_ns + grace_ns, self.deadline_ns)
         return (Kill(self._due_ns, given.now_ns if grace_ns else 0),)
+
+    def _end_too(self, given: EndAsked) -> Effects:
+        """What it ends for stays the first reason; but who wants it cancelled wants no other attempt of it."""
+        self._final = self._final or given.status is Status.CANCELLED
+        return _STAY
 
     def _unsend(self, given: Unsent) -> Effects:
         self.state, self._accepted, self._unsent = State.SENT, False, True
@@ -292,10 +378,36 @@ class CallMachine:
 
     def _settle_dead(self, death: Death, now_ns: int, out_of_memory: bool) -> Effects:
         status, reason = self._why_dead(death, out_of_memory)
-        self.state = State.SETTLED
         delivery = Delivery.UNKNOWN if self._accepted else Delivery.NOT_DELIVERED
         detail = self._asked.detail if self._asked else ""
-        return (Settle(status, reason, delivery, now_ns, "tool", None, death, self._late, detail),)
+        return (self._over(Settle(status, reason, delivery, now_ns, "tool", None, death, self._late, detail)),)
+
+    def _over(self, settle: Settle) -> Settle | Retry:
+        """An attempt is over, and with it the call, unless rule 7 wants another attempt."""
+        if self._before is not None and settle.delivery is not Delivery.SUCCEEDED:
+            settle.delivery = max(self._before.delivery, settle.delivery, key=_WORST.index)
+        cause = self._worth(settle)
+        if cause is None:
+            self.state = State.SETTLED
+            return settle
+        self._rest(settle)
+        self.retried += (cause,)
+        return Retry(cause, settle)
+
+    def _worth(self, settle: Settle) -> RetryCause | None:
+        """Why it should be tried again; never while something of it may still run, nor against somebody's will."""
+        cause = cause_of(settle.status, settle.reason, settle.ended.error_class if settle.ended else None)
+        alive = settle.death is not None and settle.death.confirmed_ns is None
+        if cause is None or alive or self._final:
+            return None
+        return cause if worth_another(self._contract, cause, settle.delivery, self.retried) else None
+
+    def _rest(self, settle: Settle) -> None:
+        """Nothing of an attempt reaches the next one but what is known of delivery."""
+        self.state = State.BACKOFF
+        self._before, self._first_ns, self.started_ns = settle, self.began_ns, None
+        self._asked, self._due_ns = None, self.deadline_ns
+        self._accepted = self._late = self._placed_again = self._unsent = False
 
     def _why_dead(self, death: Death, out_of_memory: bool) -> tuple[Status, Reason]:
         if self._asked is not None:
@@ -343,11 +455,37 @@ _TABLE: dict[tuple[State, type], Callable[[CallMachine, Any], Effects]] = {
     (State.DYING, Accepted): _M._accept,
     (State.DYING, Unsent): _M._stay,
     (State.DYING, Answered): _M._answer_late,
-    (State.DYING, EndAsked): _M._stay,
+    (State.DYING, EndAsked): _M._end_too,
     (State.DYING, Died): _M._die,
     (State.DYING, ConfirmSpent): _M._give_up,
+    (State.BACKOFF, Placed): _M._stay,
+    (State.BACKOFF, Expired): _M._expire,
+    (State.BACKOFF, Accepted): _M._stay,
+    (State.BACKOFF, Unsent): _M._stay,
+    (State.BACKOFF, Answered): _M._stay,
+    (State.BACKOFF, EndAsked): _M._withdraw,
+    (State.BACKOFF, Died): _M._stay,
+    (State.BACKOFF, ConfirmSpent): _M._stay,
+    (State.BACKOFF, RetryRefused): _M._give_back,
+    (State.BACKOFF, RetryDue): _M._begin,
+    **{
+        (state, kind): _M._stay
+        for state in (State.WAITING, State.SENT, State.RUNNING, State.DYING)
+        for kind in (RetryRefused, RetryDue)
+    },
     **{
         (State.SETTLED, kind): _M._stay
-        for kind in (Placed, Expired, Accepted, Unsent, Answered, EndAsked, Died, ConfirmSpent)
+        for kind in (
+            Placed,
+            Expired,
+            Accepted,
+            Unsent,
+            Answered,
+            EndAsked,
+            Died,
+            ConfirmSpent,
+            RetryRefused,
+            RetryDue,
+        )
     },
 }

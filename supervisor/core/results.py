@@ -74,6 +74,7 @@ class Facts(msgspec.Struct):
     only_call: bool = False
     """Whether its worker had served nobody before it."""
     term_grace_ms: int = 0
+    attempts: int = 1
 
 
 def result_of(facts: Facts, settle: Settle) -> CallResult:
@@ -92,6 +93,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         containment=facts.containment,
         isolation=facts.isolation,
         idempotency_key=facts.key,
+        attempts=facts.attempts,
     )
     if settle.status not in _GOOD:
         result.error = _error(facts, settle)
@@ -251,6 +253,8 @@ def _killed_code(settle: Settle) -> str:
 def _killed_text(facts: Facts, settle: Settle) -> str:
     if settle.detail:
         return settle.detail
+    if settle.phase == "backoff":
+        return f"its deadline of {say_duration(facts.deadline_ms)} came before it could be tried again"
     if settle.reason is Reason.TIME_BUDGET and settle.delivery is Delivery.NOT_DELIVERED:
         return f"killed at its deadline of {say_duration(facts.deadline_ms)}, before its worker had begun it"
     if settle.reason is Reason.TIME_BUDGET:

@@ -8,7 +8,8 @@ Rules
    was, and not at the deadline with another one.
 4. Of a call's ends only those that its contract names are tried again, and only where a second run can do no harm: it
    was not delivered, it is read-only, or what it does downstream happens once however often it is asked for
-   (`idempotent`). What a tool says of arguments, policy or its command's exit is never among them.
+   (`idempotent`). What a tool says of arguments, policy or its command's exit is never among them. One that was killed
+   or lost and has an `after_kill` is told, not tried again: that hook belongs to the end of a call.
 5. A call that was killed for memory is tried again once at most, whatever its contract allows: it needs what it needs.
 6. An instant and a random number come in. There is no clock and no state here: the same inputs give the same answer.
 """
@@ -114,6 +115,8 @@ def worth_another(contract: Contract, cause: RetryCause, delivery: Delivery, bef
     """Rules 4 and 5: whether an end for ``cause`` may be tried again, after retries for what is in ``before``."""
     retry = contract.retry
     if cause not in retry.on or len(before) >= retry.attempts - 1:
+        return False
+    if contract.after_kill is not None and cause != "transient_tool":
         return False
     if cause == "memory_limit" and before.count(cause) >= _AGAIN_FOR_MEMORY:
         return False

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Delivery, Reason, Status
+from protocol import Contract, Delivery, Reason, Status
+from protocol._contracts import AfterKill, Retry
 from protocol._outcomes import Survivor
 from protocol._worker_messages import Ended, Reaped
 from supervisor.core import call as machine
@@ -222,7 +223,13 @@ INPUTS = [
     machine.Died(6),
     machine.Died(LATE + 1, signalled_ns=LATE),
     machine.ConfirmSpent(LATE + 2),
+    machine.RetryRefused(7),
+    machine.RetryDue(8),
+    machine.RetryDue(LATE),
 ]
+PASSES = Ended(1, "raised", error_class="transient_tool", message="busy", reusable=True)
+EVERY_END = Retry(attempts=3, on=("transient_tool", "worker_lost", "memory_limit"))
+PATIENT = Contract(idempotent=True, retry=EVERY_END)
 
 
 def test_the_table_is_total():
@@ -230,15 +237,21 @@ def test_the_table_is_total():
     assert set(machine._TABLE) == set(itertools.product(State, kinds))
 
 
-@given(st.lists(st.sampled_from(INPUTS), max_size=12))
-def test_no_order_of_inputs_settles_a_call_twice(inputs):
-    call, settled = CallMachine(DEADLINE, term_grace_ms=10), 0
+MORE_INPUTS = [*INPUTS, machine.Answered(PASSES, EARLY), machine.Died(6, out_of_memory=True)]
+
+
+@given(st.lists(st.sampled_from(MORE_INPUTS), max_size=24), st.sampled_from([Contract(), PATIENT]))
+def test_no_order_of_inputs_settles_a_call_twice(inputs, contract):
+    call, settled, begun = CallMachine(DEADLINE, term_grace_ms=10, contract=contract), 0, 0
     for one in inputs:
         effects = call.on(one)
         settled += sum(isinstance(effect, machine.Settle) for effect in effects)
+        begun += sum(isinstance(effect, machine.Begin) for effect in effects)
         assert all(effect.at_ns <= DEADLINE for effect in effects if isinstance(effect, machine.Kill))
     assert settled == (call.state is State.SETTLED)
     assert settled <= 1
+    assert begun <= (2 if contract is PATIENT else 0)
+    assert 1 <= call.attempts <= 1 + begun
 
 
 def test_a_command_that_the_kernel_killed_for_memory_says_so_and_its_worker_is_not_used_again():
@@ -253,3 +266,212 @@ def test_a_command_that_the_kernel_killed_for_memory_says_so_and_its_worker_is_n
 def test_an_answer_of_a_call_that_lost_a_process_for_memory_is_the_memory_limit(ended):
     effects = running().on(machine.Answered(ended, EARLY, out_of_memory=True))
     assert outcome(effects) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
+
+
+# ---------------------------------------------------------------- another attempt
+
+
+def patient(contract: Contract = PATIENT) -> CallMachine:
+    call = CallMachine(DEADLINE, contract=contract)
+    call.on(machine.Placed(1))
+    call.on(machine.Accepted(2))
+    return call
+
+
+def retry_in(effects: machine.Effects) -> machine.Retry:
+    (retry,) = [effect for effect in effects if isinstance(effect, machine.Retry)]
+    assert not any(isinstance(effect, machine.Settle) for effect in effects)
+    return retry
+
+
+def sleeping(contract: Contract = PATIENT, end: machine.Input | None = None) -> CallMachine:
+    call = patient(contract)
+    call.on(end or machine.Answered(PASSES, 3))
+    assert call.state is State.BACKOFF
+    return call
+
+
+def begin_again(call: CallMachine, now_ns: int) -> None:
+    assert call.on(machine.RetryDue(now_ns)) == (machine.Begin(),)
+    assert call.on(machine.Placed(now_ns)) == (machine.Dispatch(),)
+    call.on(machine.Accepted(now_ns))
+
+
+@pytest.mark.behaviour("M043")
+@pytest.mark.behaviour("M113")
+def test_a_transient_error_is_tried_again_twice_and_then_is_the_end():
+    call = patient()
+    for attempt in (1, 2):
+        effects = call.on(machine.Answered(PASSES, attempt * 10))
+        assert retry_in(effects).cause == "transient_tool"
+        assert effects[1] == machine.Release(True)
+        assert (call.state, call.attempts, call.started_ns) == (State.BACKOFF, attempt, None)
+        begin_again(call, attempt * 10 + 5)
+    assert outcome(call.on(machine.Answered(PASSES, 30))) == (Status.ERROR, None, Delivery.FAILED_DEFINITE)
+    assert (call.attempts, call.began_ns, call.started_ns) == (3, 1, 25)
+
+
+def test_an_attempt_that_succeeds_is_the_call():
+    call = sleeping()
+    begin_again(call, 20)
+    effects = call.on(machine.Answered(OK, 30))
+    assert outcome(effects) == (Status.OK, None, Delivery.SUCCEEDED)
+    assert effects[1] == machine.Release(True)
+    assert call.attempts == 2
+
+
+@pytest.mark.behaviour("M044")
+@pytest.mark.behaviour("M045")
+@pytest.mark.behaviour("M046")
+@pytest.mark.behaviour("M047")
+@pytest.mark.behaviour("M112")
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Ended(1, "raised", error_class="argument"),
+        Ended(1, "raised", error_class="policy"),
+        Ended(1, "raised", error_class="auth"),
+        Ended(1, "raised", error_class="missing_input"),
+        Ended(1, "raised", error_class="tool", message="429 Too Many Requests"),
+        Ended(1, "raised"),
+        Ended(1, "refused", error_class="policy"),
+        Ended(1, "invalid_arguments"),
+        Ended(1, "not_found"),
+        Ended(1, "exit", code=1),
+        Ended(1, "exit", code=75),
+        Ended(1, "no_result"),
+        Ended(1, "output_limit"),
+    ],
+)
+def test_arguments_policy_feedback_and_whatever_a_tool_raises_are_told_and_never_tried_again(ended):
+    assert settlement(patient().on(machine.Answered(ended, 3))).ended is ended
+
+
+@pytest.mark.behaviour("M110")
+def test_a_write_that_may_have_happened_is_not_tried_again_and_one_that_never_came_to_its_worker_is():
+    writes = Contract(retry=EVERY_END)
+    assert outcome(patient(writes).on(machine.Answered(PASSES, 3))) == (Status.ERROR, None, Delivery.FAILED_DEFINITE)
+    assert outcome(patient(writes).on(machine.Died(3)))[2] is Delivery.UNKNOWN
+    unheard = CallMachine(DEADLINE, contract=writes)
+    for _ in range(2):  # the second worker that is dead when it comes
+        unheard.on(machine.Placed(1))
+        effects = unheard.on(machine.Died(2))
+    assert retry_in(effects).ended.delivery is Delivery.NOT_DELIVERED
+
+
+@pytest.mark.parametrize("contract", [Contract(read_only=True, retry=EVERY_END), PATIENT])
+def test_a_lost_worker_is_another_attempt_where_the_contract_says_so(contract):
+    assert retry_in(patient(contract).on(machine.Died(3))).cause == "worker_lost"
+
+
+def test_a_lost_worker_is_the_end_where_the_contract_does_not_say_so():
+    assert outcome(patient(Contract(idempotent=True)).on(machine.Died(3)))[1] is Reason.WORKER_LOST
+
+
+@pytest.mark.case("B034")
+@pytest.mark.parametrize("by", ["a death", "the watch", "an answer"])
+def test_a_call_that_always_needs_too_much_memory_is_tried_twice_at_most_and_its_end_names_memory(by):
+    def too_much(call: CallMachine, now_ns: int) -> machine.Effects:
+        if by == "an answer":
+            return call.on(machine.Answered(OK, now_ns, out_of_memory=True))
+        if by == "the watch":  # which looks again while it dies
+            for _ in range(2):
+                call.on(machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, now_ns))
+        return call.on(machine.Died(now_ns, now_ns if by == "the watch" else 0, out_of_memory=True))
+
+    call = patient()
+    assert retry_in(too_much(call, 3)).cause == "memory_limit"
+    begin_again(call, 10)
+    assert outcome(too_much(call, 12)) == (Status.KILLED, Reason.MEMORY_LIMIT, Delivery.UNKNOWN)
+    assert outcome(too_much(patient(Contract(idempotent=True)), 3))[1] is Reason.MEMORY_LIMIT
+
+
+def test_what_may_still_run_is_not_tried_again():
+    call = patient()
+    call.on(machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, 3))
+    assert outcome(call.on(machine.ConfirmSpent(50, 4)))[1] is Reason.MEMORY_LIMIT
+
+
+def test_a_call_that_is_cancelled_while_it_dies_of_something_else_is_not_tried_again():
+    call = patient()
+    call.on(machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, 3))
+    assert call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 4)) == ()
+    assert outcome(call.on(machine.Died(5, 4)))[:2] == (Status.KILLED, Reason.MEMORY_LIMIT)
+
+
+def test_a_call_whose_hook_belongs_to_its_end_is_not_tried_again_after_a_kill():
+    hooked = Contract(idempotent=True, retry=EVERY_END, after_kill=AfterKill(("true",)))
+    assert outcome(patient(hooked).on(machine.Died(3)))[1] is Reason.WORKER_LOST
+    assert retry_in(patient(hooked).on(machine.Answered(PASSES, 3))).cause == "transient_tool"
+
+
+@pytest.mark.parametrize("end", [machine.Expired(LATE), machine.RetryDue(LATE)])
+def test_the_deadline_between_two_attempts_is_the_deadline_in_the_phase_backoff(end):
+    settle = settlement(sleeping().on(end))
+    assert (settle.status, settle.reason, settle.phase) == (Status.KILLED, Reason.TIME_BUDGET, "backoff")
+    assert (settle.delivery, settle.ended, settle.death) == (Delivery.FAILED_DEFINITE, None, None)
+
+
+@pytest.mark.parametrize("end", [machine.Expired(LATE), machine.Placed(LATE)])
+def test_the_deadline_before_a_worker_was_free_for_the_next_attempt_is_no_call_that_did_not_run(end):
+    call = sleeping(end=machine.Died(3))
+    call.on(machine.RetryDue(20))
+    settle = settlement(call.on(end))
+    assert (settle.status, settle.phase, settle.delivery) == (Status.KILLED, "backoff", Delivery.UNKNOWN)
+
+
+@pytest.mark.behaviour("M088")
+@pytest.mark.parametrize("waits_for", ["the time", "a worker"])
+def test_a_cancel_between_two_attempts_ends_the_call_at_once(waits_for):
+    call = sleeping()
+    if waits_for == "a worker":
+        call.on(machine.RetryDue(20))
+    effects = call.on(machine.EndAsked(Status.CANCELLED, Reason.CLIENT, 30))
+    assert outcome(effects) == (Status.CANCELLED, Reason.CLIENT, Delivery.FAILED_DEFINITE)
+    assert settlement(effects).ended is None
+    assert call.on(machine.RetryDue(40)) == ()
+
+
+@pytest.mark.parametrize("waits_for", ["the time", "a worker"])
+def test_what_keeps_the_next_attempt_from_beginning_leaves_the_end_of_the_one_before(waits_for):
+    call = sleeping()
+    given_input: machine.Input = machine.RetryRefused(30)
+    if waits_for == "a worker":
+        call.on(machine.RetryDue(20))
+        given_input = machine.EndAsked(Status.NOT_EXECUTED, Reason.OVERLOADED, 30, "no descriptor")
+    settle = settlement(call.on(given_input))
+    assert (settle.status, settle.reason, settle.at_ns) == (Status.ERROR, None, 30)
+    assert (settle.ended, settle.delivery, call.attempts) == (PASSES, Delivery.FAILED_DEFINITE, 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "delivery"),
+    [
+        (machine.Answered(OK, 30), Delivery.SUCCEEDED),
+        (machine.Answered(Ended(1, "raised", error_class="argument"), 30), Delivery.UNKNOWN),
+        (machine.Answered(Ended(1, "refused"), 30), Delivery.UNKNOWN),
+        (machine.Died(LATE + 1, LATE), Delivery.UNKNOWN),
+    ],
+)
+def test_what_an_earlier_attempt_may_have_done_is_not_forgotten(last, delivery):
+    call = sleeping(end=machine.Died(3))
+    begin_again(call, 20)
+    assert settlement(call.on(last)).delivery is delivery
+
+
+@pytest.mark.behaviour("M166")
+def test_nothing_of_an_attempt_reaches_the_next_one():
+    """An end that was asked for, a frame that was not taken, a worker that was dead when the call came: each of them
+    decided about the first attempt, and decides nothing about the second."""
+    call = patient(PATIENT)
+    call.on(machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, 3))
+    call.on(machine.Died(4, 4, out_of_memory=True))
+    assert call.on(machine.RetryDue(10)) == (machine.Begin(),)
+    call.on(machine.Placed(11))
+    assert call.on(machine.Died(12)) == (machine.PlaceAgain(),)
+    call.on(machine.Placed(13))
+    call.on(machine.Accepted(14))
+    settle = settlement(call.on(machine.Died(LATE + 2, LATE + 1)))
+    assert (settle.status, settle.reason, settle.late_result) == (Status.KILLED, Reason.TIME_BUDGET, False)
+    assert settle.death is not None
+    assert settle.death.due_ns == DEADLINE
