@@ -85,6 +85,18 @@ class Retry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         _check("retry.cap_ms", self.cap_ms, self.base_ms, _LONGEST_WAIT_MS)
 
 
+class Refresh(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """That the same call may be made again to see whether its answer has changed: at most ``max`` times while it has
+    not (None: as often as the run's detectors let it), and no sooner than ``min_interval_ms`` after its last start."""
+
+    max: int | None = None
+    min_interval_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _check("refresh.max", self.max, 0, (1 << 31) - 1)
+        _check("refresh.min_interval_ms", self.min_interval_ms, 0, CEILING_MS)
+
+
 class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns.
 
@@ -120,6 +132,9 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What arguments are, by field (`protocol._roles`): how two calls are compared."""
     scrub: tuple[str, ...] = ()
     """What of a result says nothing (`protocol._scrub`): how two outcomes are compared."""
+    refresh: Refresh | None = None
+    progress: Literal["self"] | None = None
+    """Who says whether a call has brought its run on: the tool, by a fingerprint; None: its outcome says it."""
 
     def __post_init__(self) -> None:
         _check("timeout_ms", self.timeout_ms, 1, CEILING_MS)

@@ -1,7 +1,7 @@
 """The configuration: a TOML file over the defaults. Owns the settings' names, ranges and defaults (``[daemon]``,
 ``[limits]``, and by its machines ``[quarantine]`` and ``[restart]``); the tables of tools are `config_tools`', those of
-profiles, tenants and prices `config_budgets`', the way a value is written `config_tables`'.
-approval and policy `config_policy`'s, the way a value is written `config_tables`'.
+profiles, tenants and prices `config_budgets`', approval and policy `config_policy`'s, detectors `config_detectors`',
+the way a value is written `config_tables`'.
 
 No file: the defaults, and the built-in tools. Nothing is ever looked for in the working directory. Relative paths in a
 file start from its directory. Unknown keys are refused with their path.
@@ -22,9 +22,11 @@ from protocol._contracts import ContainmentLevel, IsolationLevel
 from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
 from supervisor.config_budgets import read_budgets
+from supervisor.config_detectors import detector_values, own_names, read_detectors
 from supervisor.config_policy import ApprovalSettings, read_approval, read_policy
 from supervisor.config_tables import ConfigError, read_fields, shown
 from supervisor.config_tools import ToolTable, read_limits, read_tool
+from supervisor.core.detector_sets import SETS, Settings
 from supervisor.core.policy import Rule
 from supervisor.core.profiles import Budgets
 from supervisor.core.quarantine import QuarantineSettings, refuse_disorder
@@ -33,8 +35,7 @@ from supervisor.core.respawn import RespawnSettings, refuse_contradictions
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
-_LATER = ("detectors",)
-_TABLES = ("daemon", "limits", "tool", "quarantine", "restart", "profile", "tenant", "price", "approval", "policy")
+_TABLES = tuple("daemon limits tool quarantine restart profile tenant price detectors approval policy".split())
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -81,6 +82,7 @@ class Config(msgspec.Struct, frozen=True):
     budgets: Budgets = msgspec.field(default_factory=lambda: read_budgets({}))
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
     policy: tuple[Rule, ...] = ()
+    detectors: dict[str, Settings] = msgspec.field(default_factory=lambda: dict(SETS))
     file: str | None = None
     given: frozenset[str] = frozenset()
 
@@ -96,6 +98,7 @@ class Config(msgspec.Struct, frozen=True):
             **self.budgets.values(),
             "approval": msgspec.to_builtins(self.approval),
             "policy": [msgspec.to_builtins(rule) for rule in self.policy],
+            "detectors": {name: detector_values(settings) for name, settings in self.detectors.items()},
         }
         return values, {key: self._source(key) for key in _paths(values)}
 
@@ -139,10 +142,10 @@ def _document(file: str) -> dict[str, Any]:
 
 def _config(document: dict[str, Any], file: str) -> Config:
     for name in document:
-        if name in _LATER:
-            raise ConfigError(f"[{name}] is not served yet; take the table out")
         if name not in _TABLES:
             raise ConfigError(f"{name} is no setting; allowed: {', '.join(f'[{table}]' for table in _TABLES)}")
+    document = {**document, "detectors": own_names(document.get("detectors", {}))}
+    detectors = read_detectors(document["detectors"])
     directory = os.path.dirname(file)
     fields = read_fields(document.get("daemon", {}), _DAEMON_KINDS, "daemon")
     limits = read_limits(document.get("limits", {}), "limits", Limits())
@@ -152,9 +155,10 @@ def _config(document: dict[str, Any], file: str) -> Config:
         _tools(document.get("tool", {}), limits, directory),
         _machine(document, "quarantine", QuarantineSettings, refuse_disorder),
         _machine(document, "restart", RespawnSettings, refuse_contradictions),
-        read_budgets(document),
+        read_budgets(document, detectors),
         read_approval(document.get("approval", {})),
         read_policy(document.get("policy", [])),
+        detectors,
         file,
         frozenset(_paths(document)),
     )

@@ -16,28 +16,27 @@ import msgspec
 
 from protocol import Contract, Limits
 from protocol._contract_fields import declared_contract
-from protocol._contracts import AfterKill, Retry
+from protocol._contracts import AfterKill, Refresh, Retry
 from protocol._deadlines import CEILING_MS
 from supervisor.config_tables import ConfigError, read_fields, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NOT_SERVED = (
-    "progress",
     "reconcile",
-    "refresh",
     "repeat_after_unknown",
     "roots",
     "secrets",
 )
 LIMIT_KINDS = typing.get_type_hints(Limits)
-_TABLES = {"limits": dict[str, Any], "after_kill": dict[str, Any], "retry": dict[str, Any]}
+_TABLES = dict.fromkeys(("limits", "after_kill", "retry", "refresh"), dict[str, Any])
 _CONTRACT_KINDS = {**typing.get_type_hints(Contract), **_TABLES}
 _CONTRACT_KINDS.pop("kind")
 _COMMAND_KINDS = {"argv": list[str], "arguments": dict[str, Any], "description": str}
 _PYTHON_KINDS = {"module": str, "path": str | list[str]}
 _AFTER_KILL_KINDS = typing.get_type_hints(AfterKill)
 _RETRY_KINDS = typing.get_type_hints(Retry)
+_REFRESH_KINDS = typing.get_type_hints(Refresh)
 _LEAST = {"core_bytes": 0, "open_files": 16}
 
 
@@ -125,6 +124,8 @@ def _contract(given: dict[str, Any], place: str, limits: Limits, base: Contract 
         fields["after_kill"] = _after_kill(fields["after_kill"], f"{place}.after_kill")
     if "retry" in fields:
         fields["retry"] = _retry(fields["retry"], f"{place}.retry")
+    if "refresh" in fields:
+        fields["refresh"] = read_fields(fields["refresh"], _REFRESH_KINDS, f"{place}.refresh")
     if "limits" in fields:
         fields["limits"] = read_limits(fields["limits"], f"{place}.limits", limits)
     try:

@@ -220,7 +220,6 @@ def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Pat
         ("[quarantine]\npoison_ms = 'none'", "quarantine.poison_ms"),
         ("[restart]\nclass_ends = 1", "restart: class_ends = 1 opens the breaker before the back-off"),
         ("[restart]\nclass_ends = 50", "restart: class_ends = 50 can never be passed within class_window_ms"),
-        ("[detectors.strict]\n", "[detectors] is not served yet"),
         ("[[policy]]\ntool = '*'", "policy[0].action is missing"),
         ("[daemon\n", "is not TOML"),
         ("[daemon]\nspares = 1\nspares = 2", "is not TOML"),

@@ -1,0 +1,676 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol._contracts import Refresh
+from protocol._deadlines import NS_PER_MS
+from supervisor.core.attempts import MOST_TALLIES
+from supervisor.core.detector_sets import DEFAULT, SETS, Levels, Settings
+from supervisor.core.detectors import Detectors, Outcome
+from supervisor.core.novelty import MOST_SEEN
+from tests.supervisor.core.looping import (
+    Run,
+    again,
+    around,
+    failed,
+    hung,
+    lost,
+    ok,
+    polling,
+    reading,
+    worded,
+    writing,
+    wrote,
+)
+
+OFF = Levels()
+STRICT = SETS["strict"]
+
+# ---------------------------------------------------------------- the same call
+
+
+@pytest.mark.behaviour("M014", "M015")
+def test_a_call_that_failed_twice_is_warned_at_the_third_and_stops_the_run_at_the_fourth():
+    run = Run().play(again(reading("a"), failed(), 9))
+    assert run.said == [(3, "warn", "repeat_error"), (4, "stop", "repeat_error")]
+    assert run.executed == 3
+    assert run.stopped is not None
+    assert (run.stopped.count, run.stopped.attempt, run.stopped.earlier) == (3, 4, "c_3")
+
+
+@pytest.mark.behaviour("M027", "M052", "M154")
+def test_a_call_that_succeeds_with_the_same_content_is_a_repetition_too_and_its_key_is_told():
+    run = Run(STRICT).play(again(reading("a"), ok(), 9))
+    assert run.said == [(3, "warn", "repeat_call"), (4, "stop", "repeat_call")]
+    assert run.stopped is not None
+    assert [one.key for one in run.stopped.fired] == ["search(a)"]
+
+
+@pytest.mark.behaviour("M154")
+def test_other_arguments_or_another_outcome_are_no_repetition():
+    other_arguments = [(reading(f"file {n}"), ok()) for n in range(60)]
+    other_outcomes = [(reading("clock"), ok(n)) for n in range(60)]
+    assert Run().play(other_arguments).said == []
+    assert Run().play(other_outcomes).said == []
+
+
+def test_another_outcome_begins_the_count_anew():
+    calls = [*again(reading("a"), ok(1), 5), *again(reading("a"), ok(2), 5)]
+    assert Run().play(calls).said == [(6, "warn", "repeat_call")]
+    assert Run().play([*calls, (reading("a"), ok(2))]).said == [(6, "warn", "repeat_call"), (11, "warn", "repeat_call")]
+
+
+def test_a_change_by_another_call_begins_the_count_anew():
+    test = again(reading("test"), failed(), 2)
+    run = Run().play([*test, (writing("edit 1"), wrote()), *[(reading("test", state=1), failed())] * 2])
+    assert run.said == []
+    assert run.call(reading("test", state=1), failed()).level == "warn"
+
+
+def test_what_a_call_changes_itself_does_not_hide_its_own_repetition():
+    run = Run(STRICT)
+    run.play((writing("mark", state=state), wrote()) for state in range(9))
+    assert run.said == [(3, "warn", "repeat_call"), (4, "stop", "repeat_call")]
+
+
+def test_a_state_that_rose_without_a_call_is_a_new_situation():
+    run = Run(STRICT)
+    run.play((reading("a", state=state), ok()) for state in range(9))
+    assert run.said == []
+
+
+@pytest.mark.case("B101")
+def test_calls_in_between_hide_no_repetition():
+    make, cheap = writing("make", "run", failure_is_feedback=True), reading("now", "now")
+    run = Run()
+    for number in range(60):
+        run.play([(make, failed("1 error", "exit_2", feedback=True)), (cheap, ok(number))])
+        if run.stopped:
+            break
+    assert [(level, detector) for _, level, detector in run.said] == [
+        ("warn", "repeat_error"),
+        ("stop", "repeat_error"),
+    ]
+    assert run.stopped is not None
+    assert run.stopped.count == 3
+
+
+@pytest.mark.case("B095")
+def test_success_resets_no_count():
+    page = reading('{"page": 7}', "read_page")
+    assert Run().play(again(page, ok("the same text"), 63)).firsts() == [
+        (6, "warn", "repeat_call"),
+        (9, "block", "repeat_call"),
+        (11, "stop", "repeat_call"),
+    ]
+    assert Run(STRICT).play(again(page, ok("the same text"), 63), steps=True).said == [
+        (3, "warn", "repeat_call"),
+        (4, "stop", "repeat_call"),
+    ]
+
+
+@pytest.mark.case("B102")
+def test_a_call_that_uses_up_its_deadline_may_be_repeated_less_often_than_one_that_fails_at_once():
+    slow, quick = Run().play(again(reading("a"), hung(), 9)), Run().play(again(reading("a"), failed(), 9))
+    assert (slow.said, slow.executed) == ([(2, "warn", "repeat_error"), (3, "stop", "repeat_error")], 2)
+    assert quick.executed == 3
+    assert slow.stopped is not None
+    assert (slow.stopped.count, slow.stopped.attempt) == (4, 3)
+
+
+def test_failures_that_differ_are_failures_of_the_same_call():
+    run = Run().play((reading("a"), failed(f"at {n}")) for n in range(9))
+    assert run.said == [(3, "warn", "repeat_error"), (4, "stop", "repeat_error")]
+
+
+def test_a_failure_that_is_a_result_and_differs_is_another_result():
+    test = reading("test", "shell", failure_is_feedback=True)
+    assert Run().play((test, failed(f"{n} red", "exit_1", feedback=True)) for n in range(60)).said == []
+    same = Run().play(again(test, failed("2 red", "exit_1", feedback=True), 9))
+    assert same.said == [(3, "warn", "repeat_error"), (4, "stop", "repeat_error")]
+
+
+def test_a_success_ends_the_row_of_failures():
+    calls = [*again(reading("a"), failed(), 2), (reading("a"), ok()), *again(reading("a"), failed(), 2)]
+    run = Run().play(calls)
+    assert run.said == [(3, "warn", "repeat_error")]
+
+
+def test_an_attempt_nobody_knows_the_end_of_counts_and_is_no_other_outcome():
+    calls = [*again(reading("a"), ok(), 3), (reading("a"), Outcome(True, unknown=True)), (reading("a"), ok())]
+    run = Run(STRICT, repeat_error=OFF, repeat_call=Levels(5)).play(calls)
+    assert run.said == []
+    assert run.call(reading("a"), ok()).count == 5
+    assert Run().play(again(reading("a"), lost(), 9)).said == [(3, "warn", "repeat_error"), (4, "stop", "repeat_error")]
+
+
+def test_attempts_in_flight_are_prior_attempts():
+    detectors = Detectors(STRICT)
+    ask = reading("a")
+    for prior, level in enumerate(("pass", "pass", "warn", "stop")):
+        verdict = detectors.before(ask)
+        assert (verdict.level, verdict.prior) == (level, prior)
+        detectors.begin(ask, "c")
+
+
+@pytest.mark.behaviour("M161")
+def test_looking_counts_nothing():
+    run = Run().play(again(reading("a"), ok(), 5))
+    before = run.detectors.dump()
+    assert {run.detectors.before(reading("a")).count for _ in range(50)} == {5}
+    assert run.detectors.dump() == before
+
+
+def test_an_end_of_an_attempt_that_is_not_known_means_nothing():
+    detectors = Detectors()
+    before = detectors.dump()
+    assert detectors.end(7, ok()) is False
+    assert detectors.dump() == before
+
+
+# ---------------------------------------------------------------- blocked attempts
+
+
+@pytest.mark.behaviour("M107")
+def test_a_blocked_call_refers_to_the_earlier_result_and_leaves_the_run_going():
+    run = Run().play(again(reading("a"), ok(), 9))
+    assert run.said[-1] == (9, "block", "repeat_call")
+    assert run.stopped is None
+    verdict = run.call(reading("a"))
+    assert (verdict.level, verdict.earlier, verdict.settles) == ("block", "c_8", False)
+    assert run.call(reading("b"), ok("other")).level == "pass"
+
+
+@pytest.mark.case("B100")
+def test_a_run_recovers_from_a_block():
+    run = Run().play(again(reading("a"), ok(), 9))
+    useful = [(reading(f"useful {n}"), ok(n)) for n in range(4)]
+    run.play([*useful, (writing("edit"), wrote())])
+    assert run.call(reading("a", state=1), ok("after the edit")).level == "pass"
+    assert run.stopped is None
+
+
+def test_blocked_attempts_count_so_that_insisting_ends_the_run():
+    run = Run().play(again(reading("a"), ok(), 50))
+    assert (run.number, run.executed) == (11, 8)
+
+
+# ---------------------------------------------------------------- polls
+
+
+@pytest.mark.behaviour("M108", "M151")
+def test_a_poll_whose_answer_changes_may_go_on_for_ever():
+    assert Run().play((polling(), ok(n)) for n in range(300)).said == []
+
+
+@pytest.mark.behaviour("M151")
+def test_a_poll_whose_answer_does_not_change_is_warned_then_blocked_then_stopped():
+    run = Run().play(again(polling(), ok("pending"), 50))
+    assert run.firsts() == [
+        (11, "warn", "poll_no_progress"),
+        (21, "block", "poll_no_progress"),
+        (31, "stop", "poll_no_progress"),
+    ]
+
+
+def test_steps_of_nothing_but_polls_are_left_to_their_own_detector():
+    run = Run().play(again(polling(), ok("pending"), 50), steps=True)
+    assert run.stopped is not None
+    assert (run.stopped.detector, run.number) == ("poll_no_progress", 31)
+
+
+def test_a_failing_poll_is_no_repeated_error():
+    assert Run().play(again(polling(), failed("connection refused"), 10)).said == []
+
+
+@pytest.mark.behaviour("M108")
+def test_a_poll_before_its_time_is_not_executed_and_told_how_long_to_wait():
+    refresh = Refresh(min_interval_ms=1_000)
+    run = Run().play([(polling(now_ms=0, refresh=refresh), ok())])
+    verdict = run.call(polling(now_ms=400, refresh=refresh))
+    assert (verdict.level, verdict.wait_ms, verdict.earlier, run.executed) == ("too_early", 600, "c_1", 1)
+    assert "600 ms" in verdict.text
+    ask = polling(now_ms=1_000, refresh=refresh)
+    ask.now_ns -= 1
+    assert run.call(ask).wait_ms == 1
+    assert run.call(polling("build 8", 400, refresh)).level == "pass"
+    assert run.call(polling(now_ms=1_000, refresh=refresh)).level == "pass"
+
+
+def test_what_came_too_early_counts_as_no_poll_and_not_for_the_breaker():
+    refresh = Refresh(min_interval_ms=10)
+    run = Run()
+    for now_ms in range(150):
+        run.call(polling(now_ms=now_ms, refresh=refresh), ok("pending"))
+    assert (run.executed, run.stopped) == (15, None)
+    assert {level for _, level, _ in run.said} == {"too_early", "warn"}
+
+
+def test_steps_of_polls_that_all_come_too_early_are_steps_without_progress():
+    refresh = Refresh(min_interval_ms=1_000)
+    run = Run().play(((polling(now_ms=n, refresh=refresh), ok()) for n in range(9)), steps=True)
+    assert run.stopped is not None
+    assert (run.stopped.detector, run.number) == ("no_progress", 5)
+
+
+@pytest.mark.behaviour("M108")
+def test_a_tool_says_how_often_an_answer_that_does_not_change_may_be_asked_for():
+    run = Run().play(again(polling(refresh=Refresh(max=3)), ok("pending"), 5))
+    assert run.said == [(5, "block", "poll_no_progress")]
+    assert Run().play((polling(refresh=Refresh(max=3)), ok(n)) for n in range(60)).said == []
+    assert [level for _, level, _ in Run().play(again(polling(refresh=Refresh(max=0)), ok(), 2)).said] == ["block"]
+
+
+# ---------------------------------------------------------------- cycles
+
+
+@pytest.mark.behaviour("M151", "M158")
+@pytest.mark.case("B099")
+def test_two_calls_in_turn_are_stopped_as_a_pair_whichever_of_them_was_blocked():
+    a, b = (reading("q"), ok("found")), (reading("1", "get"), ok("thing"))
+    assert Run().play(around(20, a, b)).firsts() == [
+        (5, "warn", "ping_pong"),
+        (7, "block", "ping_pong"),
+        (9, "stop", "ping_pong"),
+    ]
+    insisting = Run().play([*around(3, a, b), a, *[b] * 20])  # a is blocked, and the model goes on with the other one
+    assert insisting.stopped is not None
+    assert insisting.executed < 20
+
+
+def test_any_cycle_of_two_to_five_calls_is_seen_at_its_second_third_and_fourth_lap():
+    for period in range(2, 6):
+        calls = [(reading(f"a{n}"), ok(n)) for n in range(period)]
+        run = Run(breaker=OFF, repeat_call=OFF).play(around(9, *calls))
+        name = "ping_pong" if period == 2 else "cycle"
+        assert run.firsts() == [
+            (2 * period + 1, "warn", name),
+            (3 * period + 1, "block", name),
+            (4 * period + 1, "stop", name),
+        ]
+
+
+def test_a_cycle_whose_outcomes_change_is_none():
+    edit = writing("edit", "edit_file")
+    calls = [call for n in range(40) for call in ((edit, wrote()), (reading("test", state=n + 1), ok(f"{n} red")))]
+    assert Run(repeat_call=OFF).play(calls).said == []
+
+
+def test_polls_in_turn_are_no_cycle():
+    assert Run().play(around(10, (polling("build 7"), ok()), (polling("build 8"), ok()))).said == []
+
+
+# ---------------------------------------------------------------- other detectors
+
+
+def test_different_calls_that_fail_alike_are_warned_and_stopped():
+    run = Run().play((reading(f"a{n}"), failed(n, "no_such_table")) for n in range(20))
+    assert run.firsts() == [(4, "warn", "same_error"), (9, "stop", "same_error")]
+
+
+def test_the_same_error_is_none_where_failures_are_results_codes_differ_or_one_succeeds():
+    feedback = ((reading(f"a{n}", failure_is_feedback=True), failed(n)) for n in range(20))
+    codes = ((reading(f"a{n}"), failed(n, f"code_{n}")) for n in range(20))
+    success = ((reading(f"a{n}"), ok(n) if n % 3 == 2 else failed(n)) for n in range(20))
+    assert [Run().play(calls).said for calls in (feedback, codes, success)] == [[], [], []]
+
+
+@pytest.mark.behaviour("M146")
+def test_reworded_calls_with_the_same_outcome_are_warned_and_at_last_stopped_by_the_breaker():
+    texts = [
+        f"{first} trio cancel scope deadline {second}" for first in ("the", "please") for second in ("?", "!", "of")
+    ]
+    run = Run().play((worded(f"{text}{' ' * n}"), ok("nothing")) for n in range(40) for text in texts)
+    assert run.firsts() == [(3, "warn", "near_duplicate"), (13, "stop", "breaker")]
+
+
+def test_rewording_is_nothing_where_outcomes_differ_the_tool_writes_or_the_words_do():
+    differing = ((worded(f"trio cancel scope {'!' * n}"), ok(n)) for n in range(30))
+    writes = ((worded(f"trio cancel scope {'!' * n}", read_only=False), ok()) for n in range(30))
+    words = "one two three four five six seven eight nine ten eleven twelve".split()
+    unlike = ((worded(f"{words[n]} {words[n - 1]}"), ok()) for n in range(12))
+    assert [Run().play(calls).said for calls in (differing, writes, unlike)] == [[], [], []]
+
+
+def test_refused_calls_are_told_and_only_too_many_in_a_row_end_the_run():
+    for kind in ("unknown_tool", "invalid_arguments"):
+        run = Run()
+        assert [run.refused(kind).level for _ in range(6)] == ["pass"] * 5 + ["stop"]
+        assert run.said == [(6, "stop", kind)]
+        other = Run()
+        for _ in range(9):
+            assert [other.refused(kind).level for _ in range(5)] == ["pass"] * 5
+            other.call(reading("a"), ok(object()))
+        assert other.stopped is None
+
+
+@pytest.mark.behaviour("M155")
+def test_the_breaker_ends_a_run_of_many_small_loops_and_no_healthy_call():
+    run = Run()
+    for n in range(3):
+        run.play(again(reading(f"loop {n}"), ok(), 8))  # three warnings of each
+    assert run.call(reading("healthy"), ok("new")).level == "pass"
+    run.play(again(reading("loop 3"), ok(), 6))
+    assert run.stopped is None
+    verdict = run.call(reading("loop 3"), ok())
+    assert (verdict.detector, verdict.level, verdict.count) == ("breaker", "stop", 10)
+    assert [one.detector for one in verdict.fired] == ["breaker", "repeat_call"]
+
+
+@pytest.mark.behaviour("M153")
+def test_what_has_left_the_window_is_nothing_to_the_breaker():
+    run = Run()
+    for n in range(3):
+        run.play(again(reading(f"loop {n}"), ok(), 8))
+    run.play((reading(f"useful {n}"), ok(n)) for n in range(30))
+    run.play(again(reading("loop 3"), ok(), 8))
+    assert run.stopped is None
+    wider = Run(window=60)
+    for n in range(3):
+        wider.play(again(reading(f"loop {n}"), ok(), 8))
+    wider.play([*((reading(f"useful {n}"), ok(n)) for n in range(30)), *again(reading("loop 3"), ok(), 8)])
+    assert wider.stopped is not None
+
+
+# ---------------------------------------------------------------- progress
+
+
+@pytest.mark.behaviour("M016", "M051", "M030")
+def test_four_steps_without_anything_new_end_the_run():
+    run = Run().play(((reading(f"a{n}"), failed(n, f"code_{n}")) for n in range(20)), steps=True)
+    assert run.said == [(4, "stop", "no_progress")]
+    assert run.stopped is not None
+    assert "4 steps in a row" in run.stopped.text
+
+
+@pytest.mark.behaviour("M030")
+def test_anything_new_ends_the_row_of_steps():
+    stale, fresh = (reading("a"), ok()), (reading("b"), ok("new"))
+    run = Run(repeat_call=OFF).play([stale, *[stale] * 3, fresh, *[stale] * 3], steps=True)
+    assert run.said == []
+    assert run.play([stale], steps=True).said == [(9, "stop", "no_progress")]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        ok,
+        lambda n: ok(artefacts=(f"sha {n}",)),
+        lambda n: ok(evidence=(f"doc-{n}",)),
+        lambda n: failed(test_digest=f"{n} red"),
+        lambda n: failed(code=f"E{n}", feedback=True),
+        lambda n: failed(error_place=f"a.py:{n}", feedback=True),
+    ],
+)
+def test_what_is_progress(news):
+    calls = [(reading(f"a{n}", failure_is_feedback=True), news(n)) for n in range(12)]
+    assert Run().play(calls, steps=True).said == []
+
+
+@pytest.mark.behaviour("M016")
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        lambda n: ok(n % 2),  # other than the last is not new
+        lambda n: failed(n, f"E{n}"),  # an error is no news where failures are not results
+        lambda n: failed(0, "E0", feedback=True, error_place="a.py:1"),
+        lambda n: ok(artefacts=("sha",)),
+    ],
+)
+def test_what_is_none(nothing):
+    calls = [(reading(f"a{n}", failure_is_feedback=True), nothing(n)) for n in range(12)]
+    run = Run().play(calls, steps=True)
+    assert run.stopped is not None
+    assert run.stopped.detector == "no_progress"
+
+
+def test_evidence_that_a_validator_has_accepted_is_progress_once():
+    run = Run()
+    for n in range(9):
+        assert run.detectors.evidence(f"doc-{n}") is True
+        assert run.step_over().level == "pass"
+    assert [run.detectors.evidence("doc-0") for _ in range(4)] == [False] * 4
+    assert [run.step_over().level for _ in range(4)] == ["pass", "pass", "pass", "stop"]
+
+
+@pytest.mark.behaviour("M018", "M030")
+def test_a_tool_that_judges_itself_is_believed_and_nothing_else_is():
+    def judged(n: int, own: str):
+        return reading(f"a{n}", progress="self"), ok(n, own_fingerprint=own, artefacts=(f"sha {n}",))
+
+    assert Run().play((judged(n, f"screen {n}") for n in range(20)), steps=True).said == []
+    empty = Run().play((judged(n, "") for n in range(20)), steps=True)
+    seen = Run().play((judged(n, "screen") for n in range(20)), steps=True)
+    assert empty.said == [(4, "stop", "no_progress")]
+    assert seen.said == [(5, "stop", "no_progress")]
+
+
+def test_the_outcome_of_a_tool_that_judges_itself_is_its_fingerprint():
+    ask = reading("down", "press", progress="self")
+    assert Run(STRICT).play((ask, ok("pressed", own_fingerprint=f"screen {n}")) for n in range(9)).said == []
+    same = Run(STRICT).play((ask, ok(n, own_fingerprint="screen")) for n in range(9))
+    assert same.said == [(3, "warn", "repeat_call"), (4, "stop", "repeat_call")]
+
+
+@pytest.mark.behaviour("M119")
+def test_a_question_is_asked_where_a_set_says_so_and_an_answer_begins_the_row_anew():
+    run = Run(SETS["qa_readonly"]).play([(reading("a"), ok())] * 3, steps=True)
+    assert run.said == [(3, "stop", "no_progress")]
+    assert run.stopped is not None
+    assert run.stopped.action == "ask"
+    assert [run.step_over().level for _ in range(2)] == ["pass", "stop"]
+
+
+# ---------------------------------------------------------------- healthy runs
+
+
+@pytest.mark.behaviour("M156")
+@pytest.mark.case("B097")
+@pytest.mark.parametrize("name", list(SETS))
+def test_work_that_repeats_with_progress_is_left_alone(name):
+    blocks = [(reading(f"{n}", "read_block"), ok(f"block {n}")) for n in range(60)]
+    edits = [(writing(f"file {n}", "edit_file", n), wrote(artefacts=(f"sha {n}",))) for n in range(40)]
+    tests = [
+        call
+        for n in range(30)
+        for call in (
+            (writing(f"fix {n}", "edit_file", n), wrote(artefacts=(f"fix {n}",))),
+            (
+                reading("test", "shell", n + 1, failure_is_feedback=True),
+                failed(f"{30 - n} red", "exit_1", feedback=True, test_digest=f"{30 - n} red"),
+            ),
+        )
+    ]
+    for calls in (blocks, edits, tests):
+        assert Run(SETS[name]).play(calls, steps=True).said == []
+
+
+@pytest.mark.case("B098")
+def test_one_result_for_different_arguments_of_a_write_is_normal():
+    tags = [(writing(f"item {n}", "tag", n), wrote(True)) for n in range(40)]
+    assert Run().play(tags).said == []
+    assert Run().play(tags[:3], steps=True).said == []
+
+
+# ---------------------------------------------------------------- several at once, observing
+
+
+@pytest.mark.behaviour("M161")
+def test_the_highest_level_wins_then_the_order_and_all_are_told():
+    run = Run(cycle=Levels(2, 3, 4), repeat_call=Levels(2, 3, 4), repeat_error=Levels(2, 3, 4), same_error=OFF)
+    run.play(around(2, (reading("a"), failed()), (reading("b"), failed())))
+    fired = run.detectors.before(reading("a")).fired
+    assert [(one.detector, one.level) for one in fired] == [
+        ("repeat_error", "warn"),
+        ("ping_pong", "warn"),
+        ("repeat_call", "warn"),
+    ]
+    higher = Run(cycle=Levels(2, 3, 4), repeat_call=Levels(1, 2, 4), repeat_error=OFF, same_error=OFF)
+    higher.play(around(2, (reading("a"), failed()), (reading("b"), failed())))
+    verdict = higher.detectors.before(reading("a"))
+    assert (verdict.level, verdict.detector) == ("block", "repeat_call")
+
+
+def test_a_warned_call_has_a_notice_of_each_detector_that_warned():
+    run = Run().play(around(2, (reading("a"), failed()), (reading("b"), failed())))
+    notices = run.call(reading("a"), failed()).notices
+    assert [(one.detector, one.level, one.attempt) for one in notices] == [
+        ("repeat_error", "warn", 3),
+        ("ping_pong", "warn", 3),
+    ]
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_a_set_that_observes_lets_everything_pass_and_tells_the_same(name):
+    """M158 too: detector, level and count of what would have been."""
+    watching = Run(SETS[name], observe=True)
+    told = []
+    for number in range(1, 41):
+        verdict = watching.call(reading("a"), ok())
+        assert (verdict.level, verdict.settles, verdict.notices, verdict.text) == ("pass", False, (), "")
+        told += [(number, one.level, one.detector) for one in verdict.fired[:1]]
+    assert watching.executed == 40
+    levels = SETS[name].repeat_call
+    firsts = {level: min(number for number, one, _ in told if one == level) for _, level, _ in told}
+    assert firsts["stop"] == min(levels.stop_after, 40) + 1
+    assert firsts["warn"] == levels.warn_after + 1
+    step = [watching.step_over() for _ in range(40)]
+    assert {one.level for one in step} == {"pass"}
+    assert step[-1].fired[0].detector == "no_progress"
+
+
+# ---------------------------------------------------------------- across a suspension, and bounds
+
+CALLS = st.one_of(
+    st.tuples(st.just("call"), st.integers(0, 4), st.integers(0, 2), st.integers(0, 6)),
+    st.tuples(st.just("begin"), st.integers(0, 4), st.integers(0, 2), st.just(0)),
+    st.tuples(st.just("end"), st.integers(0, 9), st.just(0), st.integers(0, 6)),
+    st.tuples(st.sampled_from(["unknown_tool", "invalid_arguments", "step", "evidence"]), *[st.integers(0, 2)] * 3),
+)
+OUTCOMES = (
+    ok("x"),
+    ok("y"),
+    failed("x"),
+    failed("y", "E2", feedback=True),
+    hung(),
+    lost(),
+    wrote("x", artefacts=("a",)),
+)
+TIGHT = Settings(
+    Levels(1, 2, 3),
+    Levels(2, 3, 5),
+    Levels(1, 2, 4),
+    Levels(2, 3, 4),
+    Levels(1, None, 3),
+    Levels(1),
+    Levels(stop_after=4),
+    Levels(stop_after=2),
+    Levels(stop_after=2),
+    Levels(stop_after=2),
+)
+
+
+def ask_of(call: int, state: int, now_ms: int):
+    if call == 0:
+        return polling(now_ms=now_ms, refresh=Refresh(max=2, min_interval_ms=2))
+    if call == 1:
+        return writing("w", state=state, progress="self")
+    return worded(f"trio cancel scope {'!' * call}", state=state, failure_is_feedback=call == 4)
+
+
+def play(detectors: Detectors, given, open_tokens: list[int], place: int) -> object:
+    """One event; what the machine said. Tokens of attempts that stay in flight are kept."""
+    kind, first, second, third = given
+    if kind in ("unknown_tool", "invalid_arguments"):
+        return detectors.refused(kind)
+    if kind == "step":
+        return detectors.step_over()
+    if kind == "evidence":
+        return detectors.evidence(str(first))
+    if kind == "end":
+        return detectors.end(open_tokens.pop(first % len(open_tokens)), OUTCOMES[third]) if open_tokens else None
+    ask = ask_of(first, second, place)
+    verdict = detectors.before(ask)
+    if verdict.level in ("too_early", "block", "stop"):
+        detectors.blocked(ask, verdict)
+        return verdict
+    token = detectors.begin(ask, f"c_{place}", verdict)
+    if kind == "begin":
+        open_tokens.append(token)
+        return verdict, token
+    return verdict, detectors.end(token, OUTCOMES[third])
+
+
+@given(st.lists(CALLS, max_size=80), st.lists(CALLS, max_size=40))
+@pytest.mark.case("B093")
+def test_what_was_dumped_as_json_and_loaded_goes_on_as_the_machine_itself(past, future):
+    machine, tokens = Detectors(TIGHT), []
+    for place, given_ in enumerate(past):
+        play(machine, given_, tokens, place)
+    text = json.dumps(machine.dump())
+    loaded = Detectors(TIGHT)
+    loaded.load(json.loads(text))
+    assert json.dumps(loaded.dump()) == text
+    others = list(tokens)
+    for place, given_ in enumerate(future, len(past)):
+        assert play(machine, given_, tokens, place) == play(loaded, given_, others, place)
+    assert json.dumps(loaded.dump()) == json.dumps(machine.dump())
+
+
+@given(st.lists(CALLS, max_size=80))
+def test_an_equal_sequence_always_gives_equal_verdicts(events):
+    def told() -> list[object]:
+        machine, tokens = Detectors(TIGHT), []
+        return [play(machine, given_, tokens, place) for place, given_ in enumerate(events)]
+
+    assert told() == told()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=40), st.lists(st.integers(0, 41), max_size=40)
+)
+def test_unrelated_successful_calls_in_between_lower_no_count(calls, places):
+    """Nor raise one: the count of a call is its own. The window, which only cycles and the breaker use, is apart."""
+    plain, mixed = Detectors(), Detectors()
+    for place, (call, outcome) in enumerate(calls):
+        for extra in range(places.count(place)):
+            other = reading(f"unrelated {place} {extra}")
+            mixed.end(mixed.begin(other, "c_x"), ok(f"{place} {extra}"))
+        ask = reading(f"a{call}")
+        one, two = plain.before(ask), mixed.before(ask)
+        assert two.prior == one.prior
+        counts = {fired.detector: fired.count for fired in two.fired}
+        for fired in one.fired:
+            if fired.detector in ("repeat_call", "repeat_error", "same_error"):
+                assert counts[fired.detector] == fired.count
+        for machine in (plain, mixed):
+            machine.end(machine.begin(ask, f"c_{place}"), OUTCOMES[outcome])
+
+
+def test_memory_is_bounded_whatever_comes():
+    machine = Detectors()
+    for n in range(MOST_SEEN + 500):
+        ask = reading(f"a{n}")
+        verdict = machine.before(ask)
+        machine.end(machine.begin(ask, f"c_{n}", verdict), ok(n, evidence=("e" * 1_000 + str(n),)))
+    state = machine.dump()
+    assert len(state["tallies"][2]) == MOST_TALLIES
+    assert len(state["window"]) == DEFAULT.window
+    assert len(state["novelty"][4]) == MOST_SEEN
+    assert state["open"] == []
+    assert len(json.dumps(state)) < 600_000
+
+
+def test_the_time_between_polls_is_measured_by_the_clock_that_is_passed_in():
+    refresh = Refresh(min_interval_ms=5)
+    machine = Detectors()
+    ask = polling(now_ms=10, refresh=refresh)
+    machine.end(machine.begin(ask, "c"), ok())
+    early, late = polling(now_ms=14, refresh=refresh), polling(now_ms=15, refresh=refresh)
+    assert machine.before(early).wait_ms == 1
+    assert machine.before(late).wait_ms == 0
+    assert late.now_ns - early.now_ns == NS_PER_MS
