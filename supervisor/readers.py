@@ -67,7 +67,7 @@ class EventReaders:
         with trio.move_on_after(ask.wait_ms / 1_000):
             await self._journal.wait_moved(ask.after)
         seen = self._journal.seq
-        found = await self._journal.events(ask.after, ask.limit, ask.call, uid)
+        found = await self._journal.events(ask.after, ask.limit, ask.call, uid, ask.run)
         if found:  # the log may have grown between the two: what is told now is not told again
             seen = found[-1].seq if len(found) == ask.limit else max(seen, found[-1].seq)
         return cm.Events(ask.id, found, max(seen, ask.after))

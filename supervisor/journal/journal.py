@@ -196,9 +196,11 @@ class Journal:
         """The number of the last committed event."""
         return self._store.seq
 
-    async def events(self, after: int, limit: int, call: str | None, uid: int | None) -> list[Event]:
+    async def events(
+        self, after: int, limit: int, call: str | None = None, uid: int | None = None, run: str | None = None
+    ) -> list[Event]:
         """Committed events; see `Store.events`. Raises StoreError."""
-        return await trio.to_thread.run_sync(self._store.events, after, limit, call, uid, limiter=self._thread)
+        return await trio.to_thread.run_sync(self._store.events, after, limit, call, uid, run, limiter=self._thread)
 
     async def wait_moved(self, after: int) -> None:
         """Wait until an event behind number ``after`` is committed."""

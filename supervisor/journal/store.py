@@ -2,7 +2,7 @@
 
 Blocking, and called from one thread at a time by `journal.Journal`; nothing here knows of a loop. Numbers and hashes of
 events are given out inside the commit that writes them, so a number that was ever seen is never used again and a
-commit that fails leaves no gap.
+commit that fails leaves no gap. So is the number within its run (``run_seq``, the first field of an event's data).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from supervisor.journal.schema import NewerJournalError, migrate
 _FSYNC_CODES = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 _INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE seq > ?"
+_LAST_OF_RUN = "SELECT data FROM events WHERE run = ? ORDER BY seq DESC LIMIT 1"
 _PRUNE_AT_ONCE = 2_000
+_RUNS_KNOWN = 1_024
+"""Runs whose last number is remembered; of others the log is asked."""
 
 
 class StoreError(Exception):
@@ -62,6 +65,7 @@ class Store:
         self.path, self._vfs = path, vfs
         self._writer: apsw.Connection
         self._seq, self._hash = 0, b""
+        self._run_seqs: dict[str, int] = {}
         self.life = 0
         """How many daemons have opened this journal, this one included."""
 
@@ -98,20 +102,44 @@ class Store:
     def commit(self, changes: Sequence[Change]) -> int:
         """Write all or nothing, synced; the number of the last event now. Raises NoRoomError, BrokenStoreError."""
         seq, last = self._seq, self._hash
+        of_runs: dict[str, int] = {}
         try:
             with self._writer:
                 for change in changes:
                     if change.statement is not None:
                         self._writer.execute(change.statement, change.values)
                     if change.event is not None:
-                        record = Record(seq + 1, *change.event)
+                        record = Record(seq + 1, *self._in_run(change.event, of_runs))
                         last = link(last, record)
                         self._writer.execute(_INSERT_EVENT, (*record, last))
                         seq += 1
         except apsw.Error as error:
             raise _translated(error, self.path) from error
         self._seq, self._hash = seq, last
+        self._know(of_runs)
         return seq
+
+    def _in_run(self, draft: Draft, of_runs: dict[str, int]) -> Draft:
+        """With its number within its run, if it has one. ``of_runs``: those that this commit has given out."""
+        run = draft.run
+        if run is None:
+            return draft
+        before = of_runs.get(run) or self._run_seqs.get(run)
+        of_runs[run] = (self._last_of(run) if before is None else before) + 1
+        more = "" if draft.data == "{}" else ","
+        return draft._replace(data=f'{{"run_seq":{of_runs[run]}{more}{draft.data[1:]}')
+
+    def _last_of(self, run: str) -> int:
+        for (data,) in self._writer.execute(_LAST_OF_RUN, (run,)):
+            return int(msgspec.json.decode(data).get("run_seq", 0))
+        return 0
+
+    def _know(self, of_runs: dict[str, int]) -> None:
+        for run, number in of_runs.items():
+            self._run_seqs.pop(run, None)  # the one that was written last is forgotten last
+            self._run_seqs[run] = number
+        while len(self._run_seqs) > _RUNS_KNOWN:
+            del self._run_seqs[next(iter(self._run_seqs))]
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a question. Raises StoreError."""
@@ -120,16 +148,18 @@ class Store:
         except apsw.Error as error:
             raise _translated(error, self.path) from error
 
-    def events(self, after: int, limit: int, call: str | None = None, uid: int | None = None) -> list[Event]:
-        """Committed events behind number ``after``, oldest first, at most ``limit``; of one call, of one uid's calls.
+    def events(
+        self, after: int, limit: int, call: str | None = None, uid: int | None = None, run: str | None = None
+    ) -> list[Event]:
+        """Committed events behind number ``after``, oldest first, at most ``limit``; of one call, run, or uid.
 
         Raises StoreError.
         """
         query = _EVENTS
         values: list[object] = [after]
-        for column, wanted in (("call", call), ("uid", uid)):
+        for column, wanted in (("call", call), ("uid", uid), ("run", run)):
             if wanted is not None:
-                query += f" AND {column} = ?"  # one of two words of ours
+                query += f" AND {column} = ?"  # one of three words of ours
                 values.append(wanted)
         return [_event(row) for row in self.rows(f"{query} ORDER BY seq LIMIT {limit:d}", tuple(values))]
 

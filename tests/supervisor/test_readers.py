@@ -22,9 +22,9 @@ class Moving:
     async def wait_moved(self, after: int) -> None:
         pass
 
-    async def events(self, after: int, limit: int, call: str | None, uid: int | None) -> list[Event]:
+    async def events(self, after: int, limit: int, call: str | None, uid: int | None, run: str | None) -> list[Event]:
         self.seq += 1
-        return self._found[:limit]
+        return [one for one in self._found if run in (None, one.run)][:limit]
 
 
 class Root:
@@ -46,6 +46,13 @@ async def test_what_others_calls_have_added_is_passed_over_for_good() -> None:
     assert await told([4], seq=5) == ([4], 5)
     assert await told([], seq=5) == ([], 5)
     assert await told([], seq=5, after=9) == ([], 9)
+
+
+async def test_a_reader_of_a_run_is_told_of_that_run_alone() -> None:
+    journal: Any = Moving([event(1), Event(2, 0, "step_begun", None, "r_1", 0, {}, "")], 3)
+    asker: Any = Root()
+    answer = await EventReaders(journal)._found(asker, cm.ReadEvents(id=1, run="r_1"))
+    assert ([one.seq for one in answer.events], answer.last) == ([2], 3)
 
 
 async def test_a_full_answer_goes_on_where_it_ends() -> None:

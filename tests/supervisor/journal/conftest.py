@@ -34,8 +34,15 @@ def open_store(path: str) -> Iterator[Callable[[], Store]]:
         store.close()
 
 
-def event(kind: str = "daemon_started", at_ms: int = 5, call: str | None = None, uid: int | None = None) -> Change:
-    return Change(event=Draft(at_ms, kind, call, None, uid, "{}"))
+def event(
+    kind: str = "daemon_started",
+    at_ms: int = 5,
+    call: str | None = None,
+    uid: int | None = None,
+    run: str | None = None,
+    data: str = "{}",
+) -> Change:
+    return Change(event=Draft(at_ms, kind, call, run, uid, data))
 
 
 def row(call: str, place: bytes | None = None, read_only: bool = False) -> CallRow:

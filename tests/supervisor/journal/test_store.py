@@ -39,6 +39,22 @@ def test_events_are_found_behind_a_number_of_a_call_and_of_a_uid(open_store):
     assert [found.seq for found in store.events(0, 10, uid=2)] == [2]
 
 
+def test_events_of_a_run_are_numbered_on_their_own_without_a_gap_across_commits_and_lives(open_store, monkeypatch):
+    monkeypatch.setattr("supervisor.journal.store._RUNS_KNOWN", 1)
+    first = open_store()
+    first.commit([event(run="r_1", data='{"a":1}'), event(), event(run="r_2"), event(run="r_1")])
+    with pytest.raises(NoRoomError):
+        first.commit([event(run="r_1"), Change("INSERT INTO nowhere VALUES (1)")])
+    first.commit([event(run="r_2"), event(run="r_1")])
+    first.close()
+    second = open_store()
+    second.commit([event(run="r_1"), event(run="r_2")])
+    assert [found.data["run_seq"] for found in second.events(0, 10, run="r_1")] == [1, 2, 3, 4]
+    assert [found.data["run_seq"] for found in second.events(0, 10, run="r_2")] == [1, 2, 3]
+    assert second.events(0, 1)[0].data == {"run_seq": 1, "a": 1}
+    assert second.events(1, 1)[0].data == {}
+
+
 @pytest.mark.parametrize(
     "statement",
     [
