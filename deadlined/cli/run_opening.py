@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from deadlined._errors import RequestRefused
 from deadlined.cli._options import Duration, client_options
 from deadlined.cli._report import print_json
 from deadlined.cli._session import complete_runs, open_client
-from protocol._errors import QuantityError
+from protocol._budgets import LimitError, read_limit
 from protocol._outcomes import ErrorClass
-from protocol._quantities import DURATION_FORM, parse_duration_ms, parse_size_bytes
-
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
-LIMIT_FORM = "NAME=NUMBER, such as steps=25, tool_calls[search]=3, output_bytes=8MiB, wall_ms=5m"
-_WITH_UNITS = {"wall_ms": parse_duration_ms, "output_bytes": parse_size_bytes}
+from protocol._quantities import DURATION_FORM
 
 
-class Limit(click.ParamType[tuple[str, int]]):
-    """``steps=25``, ``tool_calls[search]=3``, ``output_bytes=8MiB``, ``wall_ms=8m``. Which names there are is the
-    daemon's to say."""
+class Limit(click.ParamType[tuple[str, int | None]]):
+    """``steps=25``, ``tool_calls[search]=3``, ``output_bytes=8MiB``, ``wall_ms=8m``, ``retries=none``."""
 
     name = "limit"
 
     def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+        self, value: str | tuple[str, int | None], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int | None]:
         """Raises click.BadParameter that says what is allowed."""
         if isinstance(value, tuple):
             return value
-        name, _, amount = value.rpartition("=")
-        number = _amount(name, amount)
-        if not name or number is None:
-            self.fail(f"{value!r} is no limit; allowed is {LIMIT_FORM}", param, ctx)
-        return name, number
-
-
-def _amount(name: str, text: str) -> int | None:
-    if _NUMBER.fullmatch(text):
-        return int(text)
-    try:
-        return _WITH_UNITS[name](text)
-    except (KeyError, QuantityError):
-        return None
+        try:
+            return read_limit(value)
+        except LimitError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command("open")
@@ -63,7 +46,7 @@ def open_command(
     goal: str,
     profile: str,
     deadline_ms: int | None,
-    limits: tuple[tuple[str, int], ...],
+    limits: tuple[tuple[str, int | None], ...],
     checks: tuple[str, ...],
     session: str | None,
     parent: str | None,

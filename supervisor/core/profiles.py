@@ -146,6 +146,19 @@ class Budgets(msgspec.Struct, frozen=True):
             "price": {model: msgspec.to_builtins(price) for model, price in self.prices.items()},
         }
 
+    def missing_tools(self, tools: Collection[str]) -> list[str]:
+        """Where a limit is said of a tool that is not there, as paths of the configuration: it holds nothing."""
+        said = {f"profile.{name}.limits": profile.limits for name, profile in self.profiles.items()}
+        for name, tenant in self.tenants.items():
+            for kind in ("limits", "user_limits", "session_limits", "run_limits"):
+                said[f"tenant.{name}.{kind}"] = getattr(tenant, kind)
+        return [
+            f"{place}.tool_calls[{tool}]"
+            for place, limits in said.items()
+            for tool in tools_named(limits)
+            if tool not in tools
+        ]
+
     def tenant_of(self, uid: int) -> Tenant:
         """Rule 7."""
         found = (tenant for tenant in self.tenants.values() if uid in tenant.uids)

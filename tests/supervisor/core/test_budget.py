@@ -308,7 +308,9 @@ def test_what_is_held_back_is_inside_the_limit_until_the_wrap_up_opens() -> None
     refusal = refused(books.reserve(RUN, {"model_calls": 1}))
     assert (refusal.held, refusal.used, refusal.limit) == (1, 2, 3)
     assert "1 held back" in refusal.text
+    books.spend(RUN, {"model_calls": 1})
     granted(books.reserve(RUN, {"model_calls": 0}))
+    books.credit(RUN, {"model_calls": 1})
     assert books.open_wrap_up(RUN) == {"model_calls": 1}
     assert books.open_wrap_up(RUN) == {}
     books.charge(RUN, {"model_calls": 1})

@@ -295,3 +295,15 @@ def test_a_limit_of_a_tool_that_is_not_there_is_refused_because_it_would_hold_no
     assert (refusal.code, "tool_calls[serach]" in refusal.text) == ("unknown_tool", True)
     assert holding(BUDGETS.effective(0, None, asked)).limits["tool_calls[serach]"] == 3
     assert holding(BUDGETS.effective(0, None, {"tool_calls[search]": 3}, tools={"search"}))
+
+
+def test_limits_of_tools_that_are_not_there_are_found_in_the_whole_configuration() -> None:
+    budgets = Budgets(
+        resolve({"mine": Recipe(limits={"tool_calls[serach]": 3, "tool_calls[search]": 3})}),
+        {"acme": Tenant("acme", user_limits={"tool_calls[http]": 1}, run_limits={"tool_calls[search]": 1})},
+    )
+    assert budgets.missing_tools({"search"}) == [
+        "profile.mine.limits.tool_calls[serach]",
+        "tenant.acme.user_limits.tool_calls[http]",
+    ]
+    assert budgets.missing_tools(["search", "serach", "http"]) == []
