@@ -24,6 +24,7 @@ import msgspec
 
 from protocol._budgets import Dimension, tools_named
 from protocol._contracts import Approval
+from supervisor.core.detector_sets import SETS
 from supervisor.core.periods import Period
 from supervisor.core.prices import Price
 
@@ -80,7 +81,7 @@ BUILT_IN = {
     "strict": Recipe(detectors="strict"),
     "production": Recipe(detectors="production"),
 }
-BUILT_IN_SETS = ("default", "strict", "demo", "production", "qa_readonly")
+BUILT_IN_SETS = tuple(SETS)
 
 
 class Tenant(msgspec.Struct, frozen=True):
