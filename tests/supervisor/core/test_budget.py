@@ -361,7 +361,7 @@ def test_nothing_stays_of_a_node_that_closed() -> None:
     books.open(tenant, None, {}, period=Period.HOUR)
     for node in (RUN, SESSION, tenant):
         books.close(node)
-    assert (len(books), set(books._accounts), books._periodic) == (2, {USER, TENANT}, {})
+    assert (len(books), set(books._paths), books._periodic) == (2, {USER, TENANT}, {})
     books.close(USER)
 
 
