@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deadlined import CallResult, Client, RequestRefused
+from supervisor.core.observations import observation
 from tests.contract.conftest import TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
@@ -141,6 +142,8 @@ def test_a_silent_stream_is_listed_with_no_bytes_and_no_file(client: Client) -> 
     assert printed_nothing.output.streams["both"].bytes == 0
 
 
+@pytest.mark.behaviour("M048")
+@pytest.mark.behaviour("M055")
 @pytest.mark.parametrize("last", [100_000, 20_000], ids=["two windows", "one text"])
 def test_a_cut_view_counts_exactly_what_it_keeps_and_leaves_out_and_says_where_the_rest_is(
     client: Client, last: int
@@ -158,6 +161,10 @@ def test_a_cut_view_counts_exactly_what_it_keeps_and_leaves_out_and_says_where_t
     assert missing + kept == result.output.bytes == len(raw(result))
     assert marker.endswith(f"whole output: {result.output.path}]")
     assert (shown[0], shown[-1]) == (1, last)
+    context = observation(result)  # what a model is shown
+    assert context.endswith(view)
+    assert len(view.encode()) <= 8_192
+    assert len(context) - len(view) < 200
 
 
 def test_bytes_that_are_no_text_are_shown_replaced_and_flagged_and_kept_as_they_were(client: Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import Contract, Delivery, Reason, Status
@@ -241,6 +241,7 @@ MORE_INPUTS = [*INPUTS, machine.Answered(PASSES, EARLY), machine.Died(6, out_of_
 
 
 @given(st.lists(st.sampled_from(MORE_INPUTS), max_size=24), st.sampled_from([Contract(), PATIENT]))
+@settings(deadline=None)
 def test_no_order_of_inputs_settles_a_call_twice(inputs, contract):
     call, settled, begun = CallMachine(DEADLINE, term_grace_ms=10, contract=contract), 0, 0
     for one in inputs:

@@ -125,6 +125,7 @@ def test_beginning_and_end_are_kept_at_line_ends_and_the_marker_says_what_is_mis
     )
 
 
+@pytest.mark.behaviour("M048")
 def test_the_shares_are_forty_forty_twenty_and_unused_shares_go_to_the_end() -> None:
     view = whole(numbered(5_000))
     head, tail = view.split(marker(view) + "\n")
@@ -133,6 +134,7 @@ def test_the_shares_are_forty_forty_twenty_and_unused_shares_go_to_the_end() -> 
     assert len(view.encode()) > VIEW_BYTES - 50, "less than two lines and a few digits are left over"
 
 
+@pytest.mark.behaviour("M048")
 def test_key_lines_of_the_middle_are_kept_with_their_numbers() -> None:
     special = {
         2_000: "src/a.c:14: error: too few arguments",

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from protocol import Contract, Delivery, ErrorClass, Reason, Status
@@ -114,6 +115,7 @@ def test_a_wait_asked_for_that_does_not_fit_fails_at_once():
     left_ns=st.integers(-FAR, FAR),
     asked_ns=st.none() | st.integers(0, 2 * FAR),
 )
+@hypothesis_settings(deadline=None)
 def test_no_wait_is_longer_than_the_cap_unasked_or_ends_at_the_deadline(
     settings, retries, drawn, now_ns, left_ns, asked_ns
 ):
