@@ -68,6 +68,8 @@ def _refuse_contradictions(contract: Contract) -> None:
         )
     _refuse_after_kill(contract)
     refuse_bad_scrub(contract.scrub)
+    if contract.progress == "self" and contract.kind == "command":
+        raise ValueError('progress = "self" needs a tool that gives a fingerprint; allowed: Python tools')
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
 

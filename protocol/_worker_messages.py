@@ -12,6 +12,8 @@ import msgspec
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+LONGEST_FINGERPRINT = 256
+Fingerprint: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_FINGERPRINT)]
 """A number that a worker reports: its sign and size are the least that can be checked."""
 
 # ---------------------------------------------------------------- daemon → zygote
@@ -140,6 +142,7 @@ class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     ``refused`` (sandbox). Those of `UNTOUCHED` are the only ones that may come without Accepted before.
     ``reusable``: the worker has proven that nothing of the call is left in it. ``swept_us``: it ended a command at its
     output limit itself; so long from its SIGKILL until no process was left, and ``left_processes`` of them died.
+    ``fingerprint``: of what the tool has reached, as it says itself; "": nothing, or it does not say.
     """
 
     nonce: int
@@ -168,6 +171,7 @@ class Ended(msgspec.Struct, tag="ended", tag_field="op"):
     cpu_ms: Count = 0
     max_rss_bytes: Count = 0
     swept_us: Count | None = None
+    fingerprint: Fingerprint = ""
 
 
 UNTOUCHED = frozenset(("invalid_arguments", "not_found", "cannot_run", "bad_cwd", "refused"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from protocol._deadlines import remaining_ms
+from protocol._worker_messages import LONGEST_FINGERPRINT
 
 ProgressSink = Callable[[float | None, float | None, str | None], None]
 """``(done, total, text)``. Limits its own rate; never blocks longer than a write to a full socket may."""
@@ -28,7 +29,10 @@ class Context:
     file tools end (the call's cwd, or else its workdir). ``roots``: further directories file tools may touch.
     """
 
-    __slots__ = ("_cancelled", "_now_ns", "_sink", "deadline_ns", "idempotency_key", "root", "roots", "workdir")
+    __slots__ = (
+        *("_cancelled", "_now_ns", "_said", "_sink"),
+        *("deadline_ns", "idempotency_key", "root", "roots", "workdir"),
+    )
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Context:
         self.roots = tuple(Path(extra) for extra in roots)
         self._sink, self._now_ns = sink, now_ns
         self._cancelled = False
+        self._said = ""
 
     def remaining_ms(self) -> int:
         """Whole milliseconds until the deadline, rounded up; 0 when it has passed."""
@@ -68,3 +73,19 @@ class Context:
     def progress(self, done: float | None = None, total: float | None = None, text: str | None = None) -> None:
         """Tell whoever watches how far the call is. Cheap to call often: what is too much is dropped."""
         self._sink(done, total, text)
+
+    def fingerprint(self, reached: str) -> None:
+        """Say what this call has reached, in a word that differs when, and only when, its run has got on: a digest of a
+        file, a page's address, the tests that are red. The last word counts; it is used where the contract says
+        ``progress = "self"``. Raises ValueError for more than 256 characters, or for what is no text."""
+        if len(reached) > LONGEST_FINGERPRINT:
+            raise ValueError(
+                f"a fingerprint of {len(reached)} characters; allowed: {LONGEST_FINGERPRINT}, so digest it"
+            )
+        reached.encode()
+        self._said = reached
+
+    @property
+    def said_fingerprint(self) -> str:
+        """What the call has said it reached; for the worker."""
+        return self._said

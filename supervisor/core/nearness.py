@@ -11,7 +11,9 @@ import re
 NEAR = 0.9
 MOST_CHARACTERS = 2_048
 MOST_WORDS = 64
-_WORD = re.compile(r"\w+")
+_SCRIPTS_WITHOUT_SPACES = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # a word there is a sign, as far as can be told
+_WORD = re.compile(rf"[{_SCRIPTS_WITHOUT_SPACES}]|[^\W{_SCRIPTS_WITHOUT_SPACES}]+")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
 _SMALL = frozenset("a an and are as at by for from how in is it of on or please that the this to was what with".split())
 
 Words = frozenset[str]
@@ -22,7 +24,9 @@ def words(text: str) -> Words:
     more than ``MOST_CHARACTERS`` or ``MOST_WORDS``: its beginning alone would say too little."""
     if len(text) > MOST_CHARACTERS:
         return frozenset()
-    found = frozenset(_plain(word) for word in _WORD.findall(text.casefold()))
+    if "\\" in text:  # as many encoders write what is not ASCII
+        text = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+    found = frozenset(_plain(word) for word in set(_WORD.findall(text.casefold())))
     return frozenset() if len(found) > MOST_WORDS else found - _SMALL
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol._contract_fields import declared_contract
-from protocol._contracts import AfterKill, Approval, Contract, Limits
+from protocol._contracts import AfterKill, Approval, Contract, Limits, Refresh
 from protocol._deadlines import CEILING_MS
 
 
@@ -103,3 +103,32 @@ def test_what_is_to_be_done_after_a_kill_is_read_from_plain_values() -> None:
     contract = declared_contract({"after_kill": {"argv": ["x", "{y}"]}, "lock_files": ["*.lock"], "remote": False})
     assert contract.after_kill == AfterKill(("x", "{y}"), 1_000)
     assert (contract.lock_files, contract.remote) == (("*.lock",), False)
+
+
+@pytest.mark.behaviour("M108")
+def test_a_tool_may_say_how_often_and_how_soon_its_calls_may_be_made_again() -> None:
+    assert declared_contract({"refresh": {"max": 3, "min_interval_ms": 500}}).refresh == Refresh(3, 500)
+    assert declared_contract({"refresh": {}}).refresh == Refresh(None, 0)
+    assert declared_contract({}).refresh is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("refresh", {"max": -1}, "from 0 to"),
+        ("refresh", {"min_interval_ms": CEILING_MS + 1}, f"from 0 to {CEILING_MS}"),
+        ("refresh", {"every": 3}, "fields max, min_interval_ms"),
+        ("refresh", 5, "fields max, min_interval_ms"),
+        ("progress", "model", "'self'"),
+    ],
+)
+def test_a_bad_word_about_repetitions_is_refused(field: str, value: object, allowed: str) -> None:
+    with pytest.raises(ValueError, match="allowed") as refused:
+        declared_contract({field: value})
+    assert allowed in str(refused.value)
+
+
+def test_a_command_cannot_judge_its_own_progress() -> None:
+    assert declared_contract({"progress": "self"}).progress == "self"
+    with pytest.raises(ValueError, match="allowed: Python tools"):
+        declared_contract({"progress": "self"}, Contract(kind="command"))

@@ -207,6 +207,12 @@ def test_limits_that_a_tool_inherits_come_from_where_the_limits_do(tmp_path: Pat
         ("[tool.shell.retry]\non = ['always']", "tool.shell.retry.on[0] = ['always'] is not allowed"),
         ("[tool.shell.retry]\nbase_ms = '5s'", "tool.shell: retry.cap_ms is 4000; allowed is a whole number from 5000"),
         ("[tool.shell.retry]\ntries = 1", "tool.shell.retry.tries is no setting"),
+        (
+            "[tool.shell.refresh]\nevery = 5",
+            "tool.shell.refresh.every is no setting; allowed in tool.shell.refresh: max,",
+        ),
+        ("[tool.shell.refresh]\nmax = -1", "tool.shell: refresh = {'max': -1} is not allowed"),
+        ("[tool.t]\nkind = 'command'\nargv = ['ls']\nprogress = 'self'", 'tool.t: progress = "self" needs'),
         ("[tool.shell.after_kill]\ntimeout_ms = 5", "tool.shell.after_kill.argv is missing"),
         ("[tool.shell.after_kill]\nargv = []", "tool.shell: after_kill.argv is empty"),
         (

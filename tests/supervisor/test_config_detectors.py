@@ -112,3 +112,11 @@ def test_what_cannot_be_meant_is_refused_with_its_path(read, text, words):
     with pytest.raises(ConfigError) as refused:
         read(text)
     assert words in str(refused.value)
+
+
+def test_a_tool_says_in_the_file_what_may_be_polled(read):
+    config = read("[tool.read_file]\nrefresh = { max = 5, min_interval_ms = '2s' }\nprogress = 'none'\n")
+    assert config.tool["read_file"].contract_fields() == {
+        "refresh": {"max": 5, "min_interval_ms": 2_000},
+        "progress": None,
+    }

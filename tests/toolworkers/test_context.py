@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from toolworkers._context import Context
 
 
@@ -51,3 +53,20 @@ def test_progress_reaches_the_sink_as_it_was_said() -> None:
 
 def test_progress_without_a_listener_is_nothing() -> None:
     Context(deadline_ns=0, workdir="/w").progress(1)
+
+
+@pytest.mark.behaviour("M018")
+def test_the_last_word_about_what_was_reached_counts() -> None:
+    ctx = Context(deadline_ns=0, workdir="/w")
+    assert ctx.said_fingerprint == ""
+    ctx.fingerprint("page 1")
+    ctx.fingerprint("page 2")
+    assert ctx.said_fingerprint == "page 2"
+
+
+@pytest.mark.parametrize("word", ["x" * 257, "\ud800"])
+def test_a_fingerprint_that_could_not_be_told_is_refused_where_it_is_given(word: str) -> None:
+    ctx = Context(deadline_ns=0, workdir="/w")
+    with pytest.raises(ValueError):
+        ctx.fingerprint(word)
+    assert ctx.said_fingerprint == ""

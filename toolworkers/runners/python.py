@@ -38,6 +38,7 @@ def run(nonce: int, tool: Tool, arguments: dict[str, Any], context: Context, out
         ended = _caught(nonce, error, caller)
         if isinstance(error, ContentTooLarge) and error.size > output_limit:
             ended = Ended(nonce, "output_limit")
+    ended.fingerprint = context.said_fingerprint
     _leave_if_forked(caller)
     _flush()
     return Ended(nonce, "output_limit") if _printed() > output_limit else ended

@@ -98,3 +98,20 @@ def test_what_was_used_only_grows() -> None:
     second = python.used(first)
     assert second.cpu_ms > first.cpu_ms
     assert second.max_rss_bytes >= first.max_rss_bytes > 1 << 20
+
+
+@tool(progress="self")
+def look(page: str, ctx: Context) -> str:
+    ctx.fingerprint(page)
+    if page == "broken":
+        raise ValueError("broken")
+    return "seen"
+
+
+@pytest.mark.behaviour("M018")
+def test_what_the_tool_says_it_reached_comes_with_its_end_however_it_ends() -> None:
+    def said(page: str) -> str:
+        return python.run(3, of(look), {"page": page}, Context(deadline_ns=0, workdir="/"), LIMIT).fingerprint
+
+    assert [said("a"), said(""), said("broken")] == ["a", "", "broken"]
+    assert python.run(3, of(double), {"number": 4}, HERE, LIMIT).fingerprint == ""
