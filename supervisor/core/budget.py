@@ -13,7 +13,8 @@ Rules
 5. What is reported may be more than was reserved, and what is not foreseeable is spent unasked. Both may exceed a
    limit: that is debt, and the next that asks for that dimension is refused.
 6. ``branches`` is a gauge: reserved while a call runs and never used, however its reservation ends.
-7. What is held back for a wrap-up is inside the limit and refused to all until the wrap-up is opened.
+7. What is held back for a wrap-up is inside the limit, and refused to all until the wrap-up is opened. From then on
+   there is so much of it and no more, whatever else is left, and where there is no limit too.
 8. A tenant's or a user's account may have a period: when a new one begins, what was used is forgotten and what is
    reserved stays. A clock that steps back begins nothing.
 9. A node closes when it has no children. Nothing of it stays; a reservation that is still out reaches the nodes above
@@ -86,13 +87,15 @@ class _Account(msgspec.Struct, eq=False):
     period: Period
     number: int
     """Which period ``used`` is of."""
+    caps: dict[str, int]
+    """The limits, but for what an opened wrap-up narrows."""
     reserved: dict[str, int] = {}
     held: dict[str, int] = {}
     children: int = 0
 
     def refusal(self, amounts: Amounts) -> Refused | None:
         for dimension, asked in amounts.items():
-            limit = self.limits.get(dimension)
+            limit = self.caps.get(dimension)
             if limit is None:
                 continue
             used, reserved = self.used.get(dimension, 0), self.reserved.get(dimension, 0)
@@ -101,10 +104,14 @@ class _Account(msgspec.Struct, eq=False):
                 return Refused(self.node, str(dimension), limit, used, reserved, asked, held)
         return None
 
-    def left(self, dimension: str, limit: int) -> int:
-        """What may be asked for; below 0 in debt."""
-        taken = self.used.get(dimension, 0) + self.reserved.get(dimension, 0)
-        return limit - taken - self.held.get(dimension, 0)
+    def taken(self, dimension: str) -> int:
+        return self.used.get(dimension, 0) + self.reserved.get(dimension, 0)
+
+    def open_wrap_up(self) -> dict[str, int]:
+        held, self.held = self.held, {}
+        narrowed = {name: self.taken(name) + n for name, n in held.items()}
+        self.caps = {**self.caps, **{name: min(cap, self.caps.get(name, cap)) for name, cap in narrowed.items()}}
+        return held
 
 
 class Reservation(msgspec.Struct, eq=False):
@@ -154,7 +161,7 @@ class Ledger:
             raise ValueError(f"{node} is open")
         above = () if parent is None else self._path(parent)
         real = {name: limit for name, limit in limits.items() if limit is not None}
-        account = _Account(node, real, dict(used or {}), period, period_number(period, self._wall_ms))
+        account = _Account(node, real, dict(used or {}), period, period_number(period, self._wall_ms), real)
         self._paths[node] = (account, *above)
         for direct in above[:1]:
             direct.children += 1
@@ -185,12 +192,13 @@ class Ledger:
         account = self._account(node)
         spent = {name: n for name, n in account.reserved.items() if n and name != _BRANCHES}
         used = _sum(account.used, spent)
-        return {"limits": dict(account.limits), "used": used, "held": dict(account.held)}
+        return {"limits": dict(account.limits), "used": used, "held": dict(account.held), "caps": dict(account.caps)}
 
     def load(self, node: Node, parent: Node | None, dumped: Mapping[str, Any]) -> None:
         """Open a node as it was dumped. Raises ValueError as `open`."""
         self.open(node, parent, dumped["limits"], dumped["used"])
-        self._account(node).held = dict(dumped["held"])
+        account = self._account(node)
+        account.held, account.caps = dict(dumped["held"]), dict(dumped["caps"])
 
     # ------------------------------------------------------------ asking
 
@@ -254,25 +262,23 @@ class Ledger:
         self._account(node).held = _positive(amounts)
 
     def open_wrap_up(self, node: Node) -> dict[str, int]:
-        """From now on what was held back may be asked for. What it was; a second time nothing."""
-        account = self._account(node)
-        held, account.held = account.held, {}
-        return held
+        """From now on what was held back may be asked for, and no more of it. What it was; a second time nothing."""
+        return self._account(node).open_wrap_up()
 
     # ------------------------------------------------------------ reading
 
     def left(self, node: Node, dimension: str) -> int | None:
         """The most that a reservation may ask for now, never below 0; None: without a limit."""
         free = [
-            account.left(dimension, limit)
+            cap - account.taken(dimension) - account.held.get(dimension, 0)
             for account in self._path(node)
-            if (limit := account.limits.get(dimension)) is not None
+            if (cap := account.caps.get(dimension)) is not None
         ]
         return max(0, min(free)) if free else None
 
     def limited(self, node: Node, dimension: str) -> bool:
         """Whether any limit holds for a dimension, here or above."""
-        return any(dimension in account.limits for account in self._path(node))
+        return any(dimension in account.caps for account in self._path(node))
 
     def view(self, node: Node) -> dict[str, DimensionView]:
         """Every dimension as it stands, and each tool that has a limit or was used."""

@@ -317,6 +317,22 @@ def test_what_is_held_back_is_inside_the_limit_until_the_wrap_up_opens() -> None
     refused(books.charge(RUN, {"model_calls": 1}))
 
 
+@pytest.mark.parametrize("limit", [10, None])
+def test_an_opened_wrap_up_has_what_was_held_back_and_no_more_whatever_is_left(limit: int | None) -> None:
+    books = ledger(run={"model_calls": limit, "tokens_in": 100})
+    books.hold_back(RUN, {"model_calls": 2})
+    books.charge(RUN, {"model_calls": 3})
+    assert books.left(RUN, "model_calls") == (5 if limit else None)
+    books.open_wrap_up(RUN)
+    assert books.view(RUN)["model_calls"] == DimensionView(limit, 3, 0, 2)
+    books.load(Node(Level.RUN, "r_2"), SESSION, json.loads(json.dumps(books.dump(RUN))))
+    for run in (RUN, Node(Level.RUN, "r_2")):
+        for _ in range(2):
+            assert books.charge(run, {"model_calls": 1, "tokens_in": 9}) == {"model_calls": 1, "tokens_in": 9}
+        assert refused(books.charge(run, {"model_calls": 1})).limit == 5
+        assert books.left(run, "tokens_in") == 82
+
+
 # ---------------------------------------------------------------- nodes
 
 
@@ -533,6 +549,7 @@ class Books:
 
     def __init__(self) -> None:
         self.limits: dict[Node, dict[str, int | None]] = {}
+        self.caps: dict[Node, dict[str, int]] = {}
         self.held: dict[Node, dict[str, int]] = {}
         self.facts: list[tuple[str, tuple[Node, ...], dict[str, int]]] = []
         """(``used`` or ``reserved``, every node it counts for, amounts)."""
@@ -546,8 +563,12 @@ class Books:
     def grants(self, node: Node, amounts: dict[str, int]) -> bool:
         return all(self.fits(one, kind, n) for one in lineage(node) for kind, n in amounts.items())
 
+    def cap(self, node: Node, kind: str) -> int | None:
+        both = [one for one in (self.limits[node].get(kind), self.caps[node].get(kind)) if one is not None]
+        return min(both, default=None)
+
     def fits(self, node: Node, kind: str, n: int) -> bool:
-        limit = self.limits[node].get(kind)
+        limit = self.cap(node, kind)
         held = self.held[node].get(kind, 0) if n else 0
         return limit is None or self.taken(node, kind) + held + n <= limit
 
@@ -555,7 +576,7 @@ class Books:
         free = [
             limit - self.taken(one, kind) - self.held[one].get(kind, 0)
             for one in lineage(node)
-            if (limit := self.limits[one].get(kind)) is not None
+            if (limit := self.cap(one, kind)) is not None
         ]
         return max(0, min(free)) if free else None
 
@@ -575,7 +596,7 @@ class AgainstThePlainModel(RuleBasedStateMachine):
                 self.machine.open(node, ABOVE[node], limits)
             return
         self.machine.open(node, ABOVE[node], limits)
-        self.model.limits[node], self.model.held[node] = limits, {}
+        self.model.limits[node], self.model.held[node], self.model.caps[node] = limits, {}, {}
 
     @rule(node=node_names)
     def close(self, node: Node) -> None:
@@ -648,6 +669,9 @@ class AgainstThePlainModel(RuleBasedStateMachine):
             held = {kind: n for kind, n in self.model.held[node].items() if n}
             assert self.machine.open_wrap_up(node) == held
             self.model.held[node] = {}
+            for kind, n in held.items():
+                cap = self.model.taken(node, kind) + n
+                self.model.caps[node][kind] = min(cap, self.model.caps[node].get(kind, cap))
 
     def refusal_is_right(self, refusal: Refused, node: Node, amounts: dict[str, int], expected: bool) -> None:
         assert not expected
@@ -656,7 +680,7 @@ class AgainstThePlainModel(RuleBasedStateMachine):
         below = path[: path.index(one)]
         assert all(self.model.fits(other, other_kind, n) for other in below for other_kind, n in amounts.items())
         assert not self.model.fits(one, kind, amounts[kind])
-        assert (refusal.limit, refusal.asked) == (self.model.limits[one][kind], amounts[kind])
+        assert (refusal.limit, refusal.asked) == (self.model.cap(one, kind), amounts[kind])
         assert refusal.used == self.model.total("used", one, kind)
         assert refusal.reserved == self.model.total("reserved", one, kind)
 
