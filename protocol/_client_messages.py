@@ -131,7 +131,7 @@ class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fie
 
     id: RequestId
     goal: str = ""
-    profile: str = "default"
+    profile: str | None = None
     deadline_ms: int | float | str | bool | None = None
     limits: dict[str, int | float | str | bool | None] = {}
     session: str | None = None

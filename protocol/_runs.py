@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from protocol._budgets import DimensionView
+from protocol._budgets import BudgetRecord, DimensionView
 
 
 class RunStatus(StrEnum):
@@ -202,6 +202,8 @@ class RunView(msgspec.Struct):
     deadline: RunDeadline
     budgets: dict[str, DimensionView]
     sources: dict[str, str]
+    left: BudgetRecord | None = None
+    """The short form of what is left, while it goes on."""
     checks: list[str] = []
     approvals: list[str] = []
     notices: list[FiredDetector] = []

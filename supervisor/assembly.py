@@ -12,6 +12,7 @@ from typing import Any
 
 from protocol._contracts import IsolationLevel, Limits
 from protocol._deadlines import NS_PER_MS
+from supervisor.accounts import Accounts
 from supervisor.calls import Calls
 from supervisor.config import Config
 from supervisor.containment.cgroups import ControlGroups
@@ -22,6 +23,7 @@ from supervisor.containment.slots import Slots
 from supervisor.containment.table import DeadlineTable
 from supervisor.containment.zygote import ZygoteLink
 from supervisor.core.admission import Admission
+from supervisor.core.detectors import Detectors
 from supervisor.core.intake import Host
 from supervisor.core.levels import HeldBy, holder_of
 from supervisor.core.respawn import Respawn, pool_breaker
@@ -32,12 +34,17 @@ from supervisor.doors.connection import DoorLimits
 from supervisor.doors.refusals import Refusals
 from supervisor.doors.unix import UnixDoor
 from supervisor.endings import Endings
+from supervisor.finishing import Finishing
 from supervisor.health import Health
 from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore
 from supervisor.journal.store import Store
+from supervisor.judgement import Judgement
 from supervisor.lives import LifeRecords
 from supervisor.readers import EventReaders
+from supervisor.rounds import Rounds
+from supervisor.run_desk import RunDesk
+from supervisor.runs import Runs
 from supervisor.runtime import StateDirectory
 from supervisor.zygote_options import flavours_of
 
@@ -60,6 +67,7 @@ class Parts:
     make_pool: Callable[[str, str, Limits, int, IsolationLevel], Pool]
     tools: Tools
     calls: Calls
+    runs: Runs
     endings: Endings
     journal: Journal
     readers: EventReaders
@@ -137,14 +145,19 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
     boot, records = f"{secrets.token_hex(2)}{store.life:03x}", LifeRecords(journal, store.life)
-    calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine)
+    runs = Runs(boot, journal, Accounts(config.budgets), lambda name: Detectors(config.detectors[name]), pauses=True)
+    rounds = Rounds(runs)
+    judgement = Judgement(runs, rounds)
+    calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement)
+    runs.tools, runs.end_call = tools.names, calls.end
+    runs.check = Finishing(runs, calls.start_own).check
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]
     makers = Makers(config, state, groups, table, killer, second_line, calls)
     makers.first_ones()
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
-    desk = Desk(calls, tools, health, readers, _effective(config, socket_path))
+    desk = Desk(calls, tools, health, readers, RunDesk(runs, rounds), _effective(config, socket_path))
     return Parts(
         host=host,
         state=state,
@@ -158,6 +171,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
         make_pool=makers.pool,
         tools=tools,
         calls=calls,
+        runs=runs,
         endings=endings,
         journal=journal,
         readers=readers,

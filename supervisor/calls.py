@@ -36,7 +36,9 @@ from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
+from supervisor.judgement import Judgement
 from supervisor.live_call import LiveCall
+from supervisor.live_run import LiveRun
 from supervisor.lives import LifeRecords
 from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
@@ -61,6 +63,7 @@ class Calls:
         journal: Journal,
         records: LifeRecords,
         quarantine: QuarantineSettings,
+        judgement: Judgement,
     ) -> None:
         self._endings, self._journal, self._records = endings, journal, records
         self._admission = admit
@@ -81,10 +84,19 @@ class Calls:
         self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
         aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
         self.settlement = Settlement(
-            host, placement.pools, endings, self._intents, self.gate.trouble, aftermath, self.live, self._is_over
+            host,
+            placement.pools,
+            endings,
+            self._intents,
+            self.gate.trouble,
+            aftermath,
+            self.live,
+            self._is_over,
+            judgement,
         )
         self.retries = Retries(self.settlement, endings, self.gate.trouble, journal.note, self._feed, self._keep_time)
-        self._submissions = Submissions(boot, host, tools, self.gate, journal, self.settlement, self.live)
+        self.retries.charge = judgement.retry
+        self._submissions = Submissions(boot, host, tools, self.gate, journal, self.settlement, self.live, judgement)
         self.pools, self.workers = placement.pools, placement.workers
         self.idle, self.killer_changed = placement.idle, placement.killer_changed
         self.spawned = records.spawned
@@ -110,15 +122,24 @@ class Calls:
         call = self._submissions.take(submit, uid)
         if not isinstance(call, LiveCall) or call.result is not None or call.id in self.live:
             return call
+        self._start(call, submit.detach)
+        return call
+
+    def start_own(self, run: LiveRun, submit: Submit) -> LiveCall:
+        """A call of the daemon's own in a run. Raises Refusal."""
+        call = self._submissions.own(submit, run)
+        self._start(call, detached=False)
+        return call
+
+    def _start(self, call: LiveCall, detached: bool) -> None:
         self.live[call.id] = call
-        if submit.detach:
+        if detached:
             call.detached = True
             self._intents.plan(call, self._planned)
         else:
             self._admit(call)
         if call.worker is None and call.result is None:
             self._keep_time(call.judged.deadline_ns)
-        return call
 
     def detach(self, call: LiveCall) -> None:
         """Somebody detaches a call that was attached: `LiveCall.planners` hear when that is on the disk."""

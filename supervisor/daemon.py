@@ -26,15 +26,17 @@ from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
 from protocol._places import PlaceError, find_socket
 from supervisor.assembly import Parts, assemble, product_version
-from supervisor.clock import now_ns, wall_ms
+from supervisor.clock import now_ns, offsets, wall_ms
 from supervisor.config import Config, ConfigError, load
 from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.probe import ProbeFailed
 from supervisor.containment.zygote import SpawnError
+from supervisor.core.clock_gaps import gap_between
 from supervisor.doors.listening import DoorError, SocketTakenError, open_socket
 from supervisor.journal.store import StoreError
 from supervisor.logs import LOG, open_log, say
 from supervisor.revival import revive
+from supervisor.run_recovery import recall_runs
 from supervisor.runtime import StateDirectory, StateError, TooFewDescriptorsError, protect_self, reserve_descriptors
 from supervisor.workforce import start_workforce
 from supervisor.zygote_options import BARE
@@ -93,6 +95,7 @@ class Daemon:
         parts = assemble(self._config, self._socket_path, state, groups, revival.store)
         parts.journal.alarm = revival.alarm
         parts.calls.recall(revival.recovered)
+        recall_runs(parts.runs, revival.runs)
         code = EXIT_FAILED
         try:
             code = await self._live(parts, listener)
@@ -133,6 +136,7 @@ class Daemon:
         await nursery.start(parts.readers.run)
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
+        await nursery.start(parts.runs.run)
         nursery.start_soon(parts.second_line.run)
         await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
         _settle_memory()
@@ -162,11 +166,16 @@ class Daemon:
                 (self._stop_now if self._stop.is_set() else self._stop).set()
 
     async def _expire(self, parts: Parts) -> None:
+        clocks = offsets()
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
+            clocks, before = offsets(), clocks
+            if gap := gap_between(before, clocks):
+                parts.journal.note(EventKind.CLOCK_JUMPED, **gap._asdict())
             parts.endings.expire(now_ns())
             LOG.sum_up(self._log)
             await parts.journal.prune(RETENTION_MS, MOST_EVENTS, RETENTION_MS)
+            parts.runs.prune(wall_ms() - RETENTION_MS)
 
     # ------------------------------------------------------------ stop
 
@@ -181,6 +190,7 @@ class Daemon:
                 nursery.cancel_scope.cancel()
         for call in list(parts.calls.live.values()):
             parts.calls.end(call, Status.CANCELLED, Reason.SHUTDOWN, "the daemon is stopping")
+        parts.runs.shut_down()
         with trio.move_on_after(_CLOSE_BUDGET_S):
             await parts.calls.wait_idle()
 

@@ -22,6 +22,7 @@ from supervisor.journal.outputs import read_range
 from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
 from supervisor.readers import EventReaders
+from supervisor.run_desk import RunDesk
 
 if TYPE_CHECKING:
     from supervisor.health import Health
@@ -54,9 +55,11 @@ class Desk:
         tools: Tools,
         health: Health,
         readers: EventReaders,
+        runs: RunDesk,
         config: tuple[dict[str, object], dict[str, str]],
     ) -> None:
         self._calls, self._tools, self._health, self._readers = calls, tools, health, readers
+        self._runs = runs
         self._config = config
         self._census = Census()
 
@@ -84,6 +87,19 @@ class Desk:
             case cm.AskConfig():
                 values, sources = self._config
                 asker.say(cm.EffectiveConfig(message.id, values, sources))
+            case (
+                cm.OpenRun()
+                | cm.StepRun()
+                | cm.ReserveModel()
+                | cm.SettleModel()
+                | cm.AddEvidence()
+                | cm.FinishRun()
+                | cm.CancelRun()
+                | cm.ShowRun()
+                | cm.WaitRun()
+                | cm.ListRuns()
+            ):
+                self._runs.take(asker, message)
             case _:
                 asker.say(_failed(message.id, "not_served", "this daemon does not serve that yet"))
 
@@ -94,6 +110,7 @@ class Desk:
         for call in list(asker.attached.values()):
             self._let_go(call)
         self._readers.left(asker)
+        self._runs.left(asker)
         asker.awaited.clear()
         asker.attached.clear()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocol._deadlines import NEVER_NS
+from protocol._events import EventKind
 from protocol._outcomes import CallResult
 from supervisor.clock import wall_ms
 from supervisor.core.call import State
@@ -64,10 +65,23 @@ class Intents:
         if call.recorded:
             self._journal.append(rows.advanced(_row(call), state, wall_ms()))
 
-    def settled(self, call: LiveCall, result: CallResult, kept: KeptCall, then: Callable[[bool], None] | None) -> None:
-        """Record a result; with ``then`` it is synced first, and ``then(durable)`` hears of it."""
+    def settled(
+        self,
+        call: LiveCall,
+        result: CallResult,
+        kept: KeptCall,
+        then: Callable[[bool], None] | None,
+        charge: dict[str, int],
+    ) -> None:
+        """Record a result; with ``then`` it is synced first, and ``then(durable)`` hears of it. ``charge``: what it
+        changes of what its run has used."""
         now = wall_ms()
-        self._journal.append(rows.settled(_row(call), result, kept, now + self._ttl_ms, now), then)
+        self._journal.append(rows.settled(_row(call), result, kept, now + self._ttl_ms, now, charge), then)
+
+    def truncated(self, call: LiveCall, result: CallResult) -> None:
+        """Not all that a call wrote was kept, or is in the view of its result."""
+        told = {"bytes": result.output.bytes, "reason": result.reason, "path": result.output.path}
+        self._journal.note(EventKind.OUTPUT_TRUNCATED, call.id, call.uid, call.judged.run, **told)
 
     def refused(self, call: LiveCall, reason: str, text: str) -> None:
         """Nothing of the call was begun, and no row is made for it: an event only."""

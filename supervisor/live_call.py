@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from supervisor.containment.workers import Worker
     from supervisor.core.idempotency import DeliveryKey
     from supervisor.journal.outputs import Stream
+    from supervisor.judgement import Stake
 
 Watcher = Callable[[CallResult], None]
 
@@ -28,6 +29,7 @@ class LiveCall:
         "descriptors",
         "detached",
         "files",
+        "fingerprint",
         "holders",
         "id",
         "judged",
@@ -40,6 +42,7 @@ class LiveCall:
         "planners",
         "recorded",
         "result",
+        "stake",
         "streams",
         "submitted_ms",
         "submitted_ns",
@@ -64,11 +67,15 @@ class LiveCall:
         self.watchers: dict[tuple[object, int], Watcher] = {}
         """By who asked and under which of its numbers, so that one who leaves can be forgotten."""
         self.result: CallResult | None = None
+        self.fingerprint = ""
+        """Of its tool and arguments, as shown."""
+        self.notices: list[Notice] = []
+        """What its submitter is told beside the outcome: from before it ran, and of its earlier attempts."""
+        self.stake: Stake | None = None
+        """What it holds of the run it belongs to."""
         self.files: list[str] = []
         self.recorded = False
         """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
-        self.notices: tuple[Notice, ...] = ()
-        """What its earlier attempts left to say."""
         self.submitted_ms = wall_ms()
         self.deliveries = 0
         """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""

@@ -95,7 +95,7 @@ class Retries:
         self._feed(call, machine.RetryRefused(now_ns()))
 
     def _say(self, call: LiveCall, text: str) -> None:
-        call.notices += (Notice("retry", "info", text, call.machine.attempts),)
+        call.notices.append(Notice("retry", "info", text, call.machine.attempts))
 
     def released(self, call: LiveCall) -> None:
         """Its worker serves others: a sleeping call has nothing to do with it any more."""

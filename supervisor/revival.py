@@ -15,6 +15,7 @@ from supervisor.journal import rows
 from supervisor.journal.recovery import Clocks, Recovered, recover
 from supervisor.journal.store import Change, Store
 from supervisor.lives import forget_strays, strays_of
+from supervisor.run_recovery import RecoveredRuns, read_runs
 from supervisor.runtime import StateDirectory
 
 
@@ -23,6 +24,7 @@ class Revival(NamedTuple):
 
     store: Store
     recovered: Recovered
+    runs: RecoveredRuns
     alarm: str | None
 
 
@@ -37,4 +39,4 @@ def revive(state: StateDirectory, result_ttl_ms: int) -> Revival:
         told = {"interrupted": recovered.interrupted, "strays": strays}
         store.commit([Change(event=rows.draft(EventKind.DAEMON_RECOVERED, wall_ms(), None, None, None, told))])
     alarm = None if broken is None else f"the journal was changed by somebody else: {broken.why}"
-    return Revival(store, recovered, alarm)
+    return Revival(store, recovered, read_runs(store), alarm)

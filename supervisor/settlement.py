@@ -24,6 +24,7 @@ from supervisor.endings import Endings
 from supervisor.intents import Intents
 from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
+from supervisor.judgement import Judgement
 from supervisor.live_call import LiveCall
 from supervisor.trouble import Trouble
 
@@ -49,7 +50,9 @@ class Settlement:
         aftermath: Aftermath,
         live: dict[str, LiveCall],
         over: Callable[[LiveCall], None],
+        judgement: Judgement,
     ) -> None:
+        self._judgement = judgement
         self._host, self._pools = host, pools
         self._endings, self._intents, self._trouble, self._aftermath = endings, intents, trouble, aftermath
         self._live, self._over = live, over
@@ -66,8 +69,7 @@ class Settlement:
 
     def settle(self, call: LiveCall, settle: machine.Settle, nursery: trio.Nursery) -> None:
         """Do what must be done at once; what may take long (files, a hook of its contract) goes on in ``nursery``."""
-        result = results.result_of(self._facts(call), settle)
-        result.notices += call.notices
+        result = self._result(call, settle)
         if call.worker is not None and (notice := self.attempt_over(call, settle, call.worker)):
             result.notices.append(notice)
         whole = self._endings.finish_now(call, result)
@@ -83,9 +85,15 @@ class Settlement:
             worker.ended_for = worker.ended_for or _KILL_CAUSES.get(ended.reason or Reason.CLIENT, Cause.CANCEL_KILL)
         return self._trouble.settled(call.judged, ended)
 
+    def _result(self, call: LiveCall, settle: machine.Settle) -> CallResult:
+        result = results.result_of(self._facts(call), settle)
+        result.fingerprint = call.fingerprint
+        result.notices += call.notices
+        return result
+
     def refuse(self, call: LiveCall, settle: machine.Settle) -> None:
         """A call that never was one: its result is there at once, and an event instead of a row."""
-        call.result = results.result_of(self._facts(call), settle)
+        call.result = self._result(call, settle)
         self.settled += 1
         self._endings.kept.keep(self._endings.pack(call, call.result))
         self._intents.refused(call, str(settle.reason), settle.detail)
@@ -103,16 +111,21 @@ class Settlement:
     def _whole(self, call: LiveCall, result: CallResult) -> None:
         """Nothing more will be added. Who waits for it hears when it is on the disk, if that was promised, and at once
         if not."""
+        if result.output.truncated:
+            self._intents.truncated(call, result)
+        charge = {} if call.stake is None else self._judgement.settled(call.stake, call, result)
         if call.recorded:
             result.durable = True
             kept = self._endings.pack(call, result)
-            self._intents.settled(call, result, kept, functools.partial(self._tell, call, result, kept))
+            self._intents.settled(call, result, kept, functools.partial(self._tell, call, result, kept), charge)
         else:
             call.tell(result)  # first: who waits for it need not wait for our bookkeeping
             kept = self._endings.pack(call, result)
             self._keep(call, kept)
-            self._intents.settled(call, result, kept, None)
+            self._intents.settled(call, result, kept, None, charge)
         self._over(call)
+        if call.stake is not None:
+            self._judgement.over(call.stake)
 
     def _tell(self, call: LiveCall, result: CallResult, kept: KeptCall, durable: bool) -> None:
         if not durable:  # the disk may take this one later

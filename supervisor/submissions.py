@@ -1,16 +1,30 @@
 """What is asked for becomes a call, the answer of an earlier one, or a refusal. Owns the names and the delivery keys of
-calls, and the order in which a submit is judged: the call itself, its key, the daemon, the disk, its tool.
+calls, and the order in which a submit is judged: its run, the call itself, its key, the daemon, the disk, its tool, and
+what its run says to it.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import secrets
+
+import msgspec
 
 from protocol._client_messages import Submit
+from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import Delivery, Reason, Status
 from supervisor.clock import now_ns
 from supervisor.core import call as machine
 from supervisor.core.arguments import same_form
+from supervisor.core.fingerprints import (
+    SHOWN,
+    Surroundings,
+    args_fingerprint,
+    call_fingerprint,
+    paths_to_resolve,
+    situation,
+)
 from supervisor.core.idempotency import (
     Earlier,
     Verdict,
@@ -25,8 +39,10 @@ from supervisor.gate import Gate
 from supervisor.journal.journal import Journal
 from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
+from supervisor.judgement import Judgement
 from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
+from supervisor.live_run import LiveRun
 from supervisor.settlement import Settlement
 
 
@@ -42,8 +58,13 @@ class Submissions:
         journal: Journal,
         settlement: Settlement,
         live: dict[str, LiveCall],
+        judgement: Judgement,
     ) -> None:
         self._boot, self._host, self._tools = boot, host, tools
+        self._judgement = judgement
+        self._secret_key = secrets.token_bytes(32)
+        """For fingerprints of calls outside a run."""
+        self._home = os.path.expanduser("~")
         self._gate, self._journal, self._settlement, self._live = gate, journal, settlement, live
         self._numbers = itertools.count(1)
         self._keys = Keys()
@@ -51,25 +72,90 @@ class Submissions:
     def take(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A new call that nothing has been done for, or one that answers already: refused, in flight, or kept."""
         now = now_ns()
-        call_id = f"c_{self._boot}{next(self._numbers):06x}"
-        claim: Claim | None = None
+        call_id = self._new_id()
+        claims: list[Claim] = []
         try:
-            judged = judge(submit, self._tools, self._host, now)
-            if submit.key is not None:
-                key = delivery_key(uid, judged.run, submit.key, _said(judged))
-                claim = self._keys.claim(key, call_id, self._what_of)
-                if claim.verdict is not Verdict.RUN:
-                    return self._again(call_id, claim, submit, uid, now)
-            self._gate.check()  # behind the key: an answer that is there is given at any time
-            self._check_journal()
-            self._gate.check_call(judged)
+            run = None if submit.run is None else self._judgement.run_of(submit.run, uid)
+            return self._taken(call_id, submit, uid, now, run, claims)
         except Refusal as refusal:
-            if claim is not None:  # nothing was begun: the key is as new
+            for claim in claims:  # nothing was begun: the key is as new
                 self._keys.release(claim.key.place)
             return self._refused(call_id, uid, submit, refusal, now)
+
+    def own(self, submit: Submit, run: LiveRun) -> LiveCall:
+        """A call of the daemon's own in a run: nothing is charged for it and no detector sees it. Raises Refusal."""
+        now = now_ns()
+        judged = _within(judge(submit, self._tools, self._host, now), run.machine.deadline_ns, now)
+        self._gate.check()
+        self._check_journal()
+        self._gate.check_call(judged)
+        call_id = self._new_id()
+        return LiveCall(call_id, run.spec.uid, call_id, judged, now)
+
+    def _new_id(self) -> str:
+        return f"c_{self._boot}{next(self._numbers):06x}"
+
+    def _taken(
+        self, call_id: str, submit: Submit, uid: int, now: int, run: LiveRun | None, claims: list[Claim]
+    ) -> LiveCall | KeptCall:
+        judged = self._judge(call_id, submit, now, run)
+        args_fp = self._fingerprint(judged, run)
+        claim: Claim | None = None
+        if submit.key is not None:
+            key = delivery_key(uid, judged.run, submit.key, _said(judged))
+            claim = self._keys.claim(key, call_id, self._what_of)
+            if claim.verdict is not Verdict.RUN:
+                return self._again(call_id, claim, submit, uid, now)
+            claims.append(claim)
+        self._gate.check()  # behind the key: an answer that is there is given at any time
+        self._check_journal()
+        self._gate.check_call(judged)
         if claim is not None:
-            return LiveCall(call_id, uid, claim.key.downstream, judged, now, claim.key)
-        return LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
+            call = LiveCall(call_id, uid, claim.key.downstream, judged, now, claim.key)
+        else:
+            call = LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
+        call.fingerprint = args_fp[:SHOWN]
+        return call if run is None else self._in_run(call, run, args_fp)
+
+    def _judge(self, call_id: str, submit: Submit, now: int, run: LiveRun | None) -> Judged:
+        try:
+            judged = judge(submit, self._tools, self._host, now)
+        except Refusal as refusal:
+            if run is not None:
+                self._judgement.misfit(run, refusal)
+            raise
+        if run is None:
+            return judged
+        judged.cwd = judged.cwd or run.spec.workspace
+        return _within(judged, run.machine.work_until_ns, now)
+
+    def _in_run(self, call: LiveCall, run: LiveRun, args_fp: str) -> LiveCall:
+        """The same thing that changes something, while it is in flight, is the same delivery: one call answers both."""
+        call_fp = call_fingerprint(call.judged.tool, args_fp)
+        twin = run.doing.get(situation(call_fp, run.state_version))
+        if twin is not None:
+            return twin
+        look = self._judgement.look(run, call.judged, call_fp)
+        call.notices = look.notices
+        call.stake = self._judgement.enter(look, call)
+        if call.claim is None and not call.judged.contract.read_only:
+            call.key = self._decision_key(call, run, args_fp)
+        return call
+
+    def _decision_key(self, call: LiveCall, run: LiveRun, args_fp: str) -> str:
+        tool = self._tools.get(call.judged.tool)
+        assert tool is not None
+        contract = bytes.fromhex(tool.form.contract_hash)
+        where = (run.spec.tenant, run.id, run.step, run.index)
+        return idempotency_key(*where, call.judged.tool, contract, bytes.fromhex(args_fp))
+
+    def _fingerprint(self, judged: Judged, run: LiveRun | None) -> str:
+        tool = self._tools.get(judged.tool)
+        assert tool is not None
+        key = self._secret_key if run is None else run.spec.secret_key
+        real = {path: os.path.realpath(path) for path in paths_to_resolve(tool, judged.values)}
+        around = Surroundings(judged.cwd or "", self._home, key, real)
+        return args_fingerprint(tool, judged.values, around)
 
     def recall(self, recovered: Recovered) -> None:
         """Delivery keys of the last life are taken."""
@@ -88,7 +174,8 @@ class Submissions:
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
         call = LiveCall(call_id, uid, call_id, judged, now)
-        status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else Status.NOT_EXECUTED
+        call.notices = refusal.notices
+        status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else refusal.status
         self._settlement.refuse(
             call, machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
         )
@@ -124,3 +211,11 @@ def _key_of(call_id: str, uid: int, judged: Judged) -> str:
     if judged.contract.read_only:
         return call_id  # it has no effect that somebody could have twice
     return idempotency_key(str(uid), call_id, 0, 0, judged.tool, b"", _said(judged))
+
+
+def _within(judged: Judged, until_ns: int, now: int) -> Judged:
+    """A call in a run gets no more time than the run has left; that clips in silence."""
+    if judged.deadline_ns <= until_ns:
+        return judged
+    left_ms = max(1, (until_ns - now) // NS_PER_MS)
+    return msgspec.structs.replace(judged, deadline_ns=until_ns, deadline_ms=left_ms)

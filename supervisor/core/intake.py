@@ -7,6 +7,7 @@ isolation. The first objection settles the call as not executed and not delivere
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from protocol._client_messages import Submit
 from protocol._contracts import CONTAINMENT_ORDER, ISOLATION_ORDER, ContainmentLevel, Contract, IsolationLevel, Limits
 from protocol._deadlines import CEILING_MS, instant_after, valid_budget_ms
 from protocol._errors import InvalidArguments
-from protocol._outcomes import Reason
+from protocol._outcomes import Notice, Reason, Status
 from protocol._quantities import say_duration
 from supervisor.core.arguments import parse
 from supervisor.core.levels import Ground
@@ -48,11 +49,17 @@ class Judged(msgspec.Struct):
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
-    """Why a call is not executed."""
+    """Why a call is not executed. ``status``: what it is then; ``notices`` go into its result."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        status: Status = Status.NOT_EXECUTED,
+        notices: Sequence[Notice] = (),
+    ) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.status, self.notices = reason, status, list(notices)
 
 
 class Host(msgspec.Struct):

@@ -68,7 +68,14 @@ def advanced(row: CallRow, state: str, now_ms: int, **data: Any) -> tuple[Change
     return (Change(_ADVANCE, (state, row.id), _of(row, kind, now_ms, data)),)
 
 
-def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, now_ms: int) -> tuple[Change, ...]:
+def settled(
+    row: CallRow,
+    result: CallResult,
+    kept: KeptCall,
+    expires_ms: int,
+    now_ms: int,
+    charge: dict[str, int] | None = None,
+) -> tuple[Change, ...]:
     """The one terminal record. The event holds a digest of the result (`results.digest`), to make it tamper-evident."""
     data: dict[str, Any] = {
         "tool": row.tool,
@@ -82,6 +89,8 @@ def settled(row: CallRow, result: CallResult, kept: KeptCall, expires_ms: int, n
         data["kill"] = result.kill
     if any(notice.detector == "late_result" for notice in result.notices):
         data["late_result"] = True
+    if charge:
+        data["charge"] = charge
     if result.left_processes:
         data["left_processes"] = result.left_processes
     values = (kept.packed, _json(kept.files), kept.output_bytes)

@@ -67,6 +67,30 @@ MIGRATIONS = (
         PRIMARY KEY (life, number)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE INDEX events_of_run ON events (run, seq) WHERE run IS NOT NULL;
+
+    -- state: open, suspended, settled. spec and snapshot: JSON; stop: the stop record as JSON.
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        uid INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        snapshot TEXT,
+        stop BLOB,
+        opened_ms INTEGER NOT NULL,
+        settled_ms INTEGER
+    ) WITHOUT ROWID;
+    CREATE INDEX runs_settled ON runs (settled_ms) WHERE settled_ms IS NOT NULL;
+
+    -- What tenants, users and sessions have used in a period of theirs.
+    CREATE TABLE accounts (
+        node TEXT PRIMARY KEY,
+        used TEXT NOT NULL,
+        period INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    """,
 )
 
 

@@ -1,0 +1,121 @@
+"""What is said of a run: the record of its stop, and the sentence in it for people. Pure; facts come in.
+
+The words are `protocol/_runs.py`'s. Advice by status is the table of outcomes: what would help whoever steers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol._budgets import DimensionView, code_of
+from protocol._deadlines import NS_PER_MS
+from protocol._outcomes import CallResult, Delivery, Status
+from protocol._quantities import say_duration
+from protocol._runs import SUSPENDED, Artefact, LastAction, Outcome, RunReason, RunStatus
+
+ADVICE = {
+    RunStatus.COMPLETED: "none",
+    RunStatus.BUDGET_EXHAUSTED: "larger_budget",
+    RunStatus.STUCK: "other_strategy",
+    RunStatus.WAITING_FOR_APPROVAL: "after_a_human",
+    RunStatus.NEEDS_INPUT: "after_a_human",
+    RunStatus.BLOCKED: "never",
+    RunStatus.TOOL_FAILED: "other_strategy",
+    RunStatus.PROVIDER_FAILED: "same",
+    RunStatus.CANCELLED: "none",
+    RunStatus.INTERNAL_ERROR: "same",
+}
+_HINTS = {
+    "larger_budget": "narrow the task, or open a run with a larger budget",
+    "other_strategy": "repeating it will not help: change the approach or the question",
+    "after_a_human": "it goes on when a person has answered (deadlined approvals)",
+    "never": "the same must not be tried again automatically",
+    "same": "the same may be tried again",
+}
+_LINE = 160
+
+
+def outcome_of(status: RunStatus) -> Outcome:
+    """In one of three words."""
+    if status is RunStatus.COMPLETED:
+        return "done"
+    return "suspended" if status in SUSPENDED else "stopped"
+
+
+def code_for(reason: RunReason) -> str | None:
+    """The older name of a reason, where it has one."""
+    return code_of(str(reason))
+
+
+def sentence(
+    status: RunStatus,
+    reason: RunReason,
+    phase: str | None,
+    step: int,
+    detail: str,
+    elapsed_ns: int,
+    budgets: dict[str, DimensionView],
+    open_effects: int,
+) -> str:
+    """What a person reads first: what happened, when, why, what is still open, what to do."""
+    when = f"after {_count(step, 'step')} and {say_duration(elapsed_ns // NS_PER_MS)}"
+    if status is RunStatus.COMPLETED:
+        text = f"Completed {when}."
+    else:
+        where = f" in phase {phase}" if phase and reason is RunReason.TIME_BUDGET else ""
+        text = f"{_title(status)} ({reason}){where} {when}" + (f": {detail}." if detail else ".")
+    spent = _spent(reason, budgets)
+    effects = f" {_count(open_effects, 'effect')} of unknown outcome: see deadlined effects." if open_effects else ""
+    hint = _HINTS.get(ADVICE[status])
+    return text + spent + effects + (f" Next: {hint}." if hint else "")
+
+
+def _spent(reason: RunReason, budgets: dict[str, DimensionView]) -> str:
+    dimension = str(reason).removesuffix("_budget") + "s"
+    view = budgets.get({"tokens": "tokens_total", "costs": "cost_micros"}.get(dimension, dimension))
+    if view is None or view.limit is None or reason not in _BUDGETS:
+        return ""
+    return f" {view.used} of {view.limit} used ({view.percent or 0} %)."
+
+
+_BUDGETS = frozenset(reason for reason in RunReason if reason.value.endswith("_budget"))
+
+
+def partial_line(result: CallResult) -> str:
+    """One line on a call, for the partial result: what it was and how its answer begins."""
+    said = result.output.view or ("" if result.content is None else str(result.content))
+    if result.error is not None:
+        said = result.error.message
+    first = " ".join(said.split())[:_LINE]
+    return f"{result.tool}: {result.status}" + (f": {first}" if first else "")
+
+
+def last_action(result: CallResult) -> LastAction:
+    """The call that ended last."""
+    return LastAction(result.call, result.tool, str(result.status), result.summary)
+
+
+def artefacts(result: CallResult) -> Iterable[Artefact]:
+    """The files that a call left."""
+    output = result.output
+    for name, stream in output.streams.items():
+        if stream.path:
+            yield Artefact(result.call, stream.path, stream.bytes, output.sha256 if name == "both" else None)
+    if result.workdir:
+        yield Artefact(result.call, result.workdir)
+
+
+def changed_state(result: CallResult, read_only: bool) -> bool:
+    """Whether the world may be another one after a call: it succeeded, and is not read-only; or nobody knows."""
+    if read_only:
+        return False
+    return result.status in (Status.OK, Status.NO_RESULT) or result.delivery is Delivery.SUCCEEDED
+
+
+def _title(status: RunStatus) -> str:
+    words = str(status).replace("_", " ")
+    return words[0].upper() + words[1:]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -1,0 +1,120 @@
+"""What the journal writes of runs and of what their sessions, users and tenants have used, as changes for the store.
+
+open        a run that goes on: when a life finds one, the life before has died under it
+suspended   with its ``snapshot``: all that it needs to go on in another life
+settled     with its stop record, for good
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from protocol._events import EventKind
+from protocol._runs import StopRecord
+from supervisor.journal.rows import draft
+from supervisor.journal.store import Change, Store
+
+OPEN, WAITING, SETTLED = "open", "suspended", "settled"
+_INSERT = "INSERT INTO runs (id, uid, state, spec, opened_ms) VALUES (?, ?, ?, ?, ?)"
+_SUSPEND = "UPDATE runs SET state = ?, snapshot = ?, stop = ? WHERE id = ?"
+_RESUME = "UPDATE runs SET state = ?, snapshot = NULL, stop = NULL WHERE id = ?"
+_SETTLE = "UPDATE runs SET state = ?, snapshot = NULL, stop = ?, settled_ms = ? WHERE id = ?"
+_USED = """INSERT INTO accounts (node, used, period, at_ms) VALUES (?, ?, ?, ?)
+    ON CONFLICT (node) DO UPDATE SET used = excluded.used, period = excluded.period, at_ms = excluded.at_ms"""
+_ENCODER = msgspec.json.Encoder()
+_STOP = msgspec.json.Decoder(StopRecord)
+
+
+class RunRow(NamedTuple):
+    """A run as the disk has it. ``spec`` and ``snapshot``: plain values."""
+
+    id: str
+    uid: int
+    state: str
+    spec: dict[str, Any]
+    snapshot: dict[str, Any] | None
+    stop: StopRecord | None
+    opened_ms: int
+
+
+class AccountRow(NamedTuple):
+    """What a session, a user or a tenant has used in a period."""
+
+    node: str
+    used: dict[str, int]
+    period: int
+
+
+def opened(run: str, uid: int, spec: dict[str, Any], now_ms: int, told: dict[str, Any]) -> tuple[Change, ...]:
+    """Before its client hears of it."""
+    event = draft(EventKind.RUN_ADMITTED, now_ms, None, uid, run, told)
+    return (Change(_INSERT, (run, uid, OPEN, _text(spec), now_ms), event),)
+
+
+def suspended(
+    run: str, uid: int, snapshot: dict[str, Any], stop: StopRecord, now_ms: int, told: dict[str, Any]
+) -> tuple[Change, ...]:
+    """Before anybody hears that it waits."""
+    event = draft(EventKind.RUN_SUSPENDED, now_ms, None, uid, run, told)
+    return (Change(_SUSPEND, (WAITING, _text(snapshot), _ENCODER.encode(stop), run), event),)
+
+
+def resumed(run: str, uid: int, now_ms: int, told: dict[str, Any]) -> tuple[Change, ...]:
+    """It goes on."""
+    event = draft(EventKind.RUN_RESUMED, now_ms, None, uid, run, told)
+    return (Change(_RESUME, (OPEN, run), event),)
+
+
+def settled(run: str, uid: int, stop: StopRecord, now_ms: int, told: dict[str, Any]) -> tuple[Change, ...]:
+    """Before anybody hears that it is over."""
+    event = draft(EventKind.RUN_SETTLED, now_ms, None, uid, run, told)
+    return (Change(_SETTLE, (SETTLED, _ENCODER.encode(stop), now_ms, run), event),)
+
+
+def used(account: AccountRow, now_ms: int) -> Change:
+    """What an account stands at."""
+    return Change(_USED, (account.node, _text(account.used), account.period, now_ms))
+
+
+def too_old(before_ms: int) -> tuple[Change, ...]:
+    """Runs that ended long ago, and accounts that nobody has used for as long."""
+    return (
+        Change("DELETE FROM runs WHERE settled_ms < ?", (before_ms,)),
+        Change("DELETE FROM accounts WHERE at_ms < ? AND node LIKE 'session %'", (before_ms,)),
+    )
+
+
+def read_runs(store: Store, most: int) -> list[RunRow]:
+    """Those that did not end, and the newest of those that did; oldest first. Raises StoreError."""
+    query = """SELECT id, uid, state, spec, snapshot, stop, opened_ms FROM runs
+        ORDER BY settled_ms IS NOT NULL, settled_ms DESC LIMIT ?"""
+    rows = [
+        RunRow(run, uid, state, _values(spec), _values(snapshot), stop and _STOP.decode(stop), opened_ms)
+        for run, uid, state, spec, snapshot, stop, opened_ms in store.rows(query, (most,))
+    ]
+    return rows[::-1]
+
+
+def read_accounts(store: Store) -> list[AccountRow]:
+    """Every account. Raises StoreError."""
+    rows = store.rows("SELECT node, used, period FROM accounts")
+    return [AccountRow(node, _values(spent), period) for node, spent, period in rows]
+
+
+def read_charges(store: Store, run: str) -> dict[str, int]:
+    """What a run has used, by the log alone: the sum of what its events say they changed. Raises StoreError."""
+    total: dict[str, int] = {}
+    for (data,) in store.rows("SELECT data FROM events WHERE run = ? ORDER BY seq", (run,)):
+        for name, change in (msgspec.json.decode(data).get("charge") or {}).items():
+            total[name] = total.get(name, 0) + change
+    return total
+
+
+def _text(value: object) -> str:
+    return _ENCODER.encode(value).decode()
+
+
+def _values(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)

@@ -1,0 +1,237 @@
+"""What a run has to say to a call: may it begin, what is its submitter told, what does its end change.
+
+`look` before anything is bound: detectors, and whether the budget would do (a call that is not let through costs its
+round and nothing else). `enter` binds: budget and detectors, with the event that announces the call. `settled` gives
+back or spends, tells the detectors, and lets the run stop where it must. Between look and enter a person may be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from protocol._budgets import Dimension
+from protocol._events import EventKind
+from protocol._outcomes import CallResult, Delivery, ErrorClass, Notice, Reason, Status
+from protocol._runs import RunReason, RunStatus
+from supervisor.clock import now_ns
+from supervisor.core import run as machine
+from supervisor.core import stop_records
+from supervisor.core.budget import Refused, Reservation, call_amounts, run_reason
+from supervisor.core.detectors import Ask, Outcome, Verdict
+from supervisor.core.fingerprints import outcome_fingerprint, situation
+from supervisor.core.intake import Judged, Refusal
+from supervisor.core.nearness import words
+from supervisor.core.run import State
+from supervisor.live_call import LiveCall
+from supervisor.live_run import LiveRun
+from supervisor.rounds import WRAPPING_UP, Rounds, stop_words
+from supervisor.runs import RunRefusal, Runs
+
+_NO_STEP = "the run has no step left for it"
+
+
+class Look(NamedTuple):
+    """A call that a run lets through. ``notices`` go into its result."""
+
+    run: LiveRun
+    ask: Ask
+    verdict: Verdict
+    notices: list[Notice]
+
+
+class Stake(NamedTuple):
+    """What a call in flight holds of its run. ``token``: the detectors' name for the attempt."""
+
+    run: LiveRun
+    ask: Ask
+    reservation: Reservation
+    token: int
+    state_version: int
+
+
+class Judgement:
+    """One per daemon."""
+
+    def __init__(self, runs: Runs, rounds: Rounds) -> None:
+        self._runs, self._rounds, self._ledger = runs, rounds, runs.ledger
+
+    def run_of(self, name: str, uid: int) -> LiveRun:
+        """The run that a call is submitted in, which takes calls. Raises Refusal."""
+        try:
+            run = self._runs.running(name, uid)
+        except RunRefusal as refusal:
+            raise Refusal(self._why_not(name, uid, refusal), str(refusal)) from refusal
+        if run.machine.state is State.WRAPPING:
+            raise Refusal(Reason.BUDGET, WRAPPING_UP)
+        return run
+
+    def _why_not(self, name: str, uid: int, refusal: RunRefusal) -> Reason:
+        """A call of a run whose budget is used up is refused for that, also by a run that has not settled yet."""
+        if refusal.code == "unknown_run":
+            return Reason.UNKNOWN_RUN
+        decided = self._runs.find(name, uid).machine.stopped_for
+        if decided is None or decided.status is not RunStatus.BUDGET_EXHAUSTED:
+            return Reason.RUN_SETTLED
+        return Reason.TIME_BUDGET if decided.reason is RunReason.TIME_BUDGET else Reason.BUDGET
+
+    def misfit(self, run: LiveRun, refusal: Refusal) -> None:
+        """A call of a run was malformed, or of a tool that is not there: it costs its round, and too many in a row end
+        the run."""
+        self._rounds.call_begins(run)
+        if refusal.reason is Reason.UNKNOWN_TOOL:
+            self._rounds.act_on(run, run.detectors.refused("unknown_tool"))
+        elif refusal.reason is Reason.INVALID_ARGUMENTS:
+            self._rounds.act_on(run, run.detectors.refused("invalid_arguments"))
+        if not run.in_flight:
+            self._rounds.calls_have_ended(run)
+
+    def denied(self, run: LiveRun, refusal: Refusal) -> None:
+        """A policy says no: the run is blocked, and nothing of it is tried in another way."""
+        self._rounds.call_begins(run)
+        self._runs.stop(run, RunStatus.BLOCKED, RunReason.POLICY_DENIED, str(refusal))
+
+    def look(self, run: LiveRun, judged: Judged, call_fp: str) -> Look:
+        """Whether the run lets a call through. Raises Refusal: a detector blocks it, or the budget does not do."""
+        if not self._rounds.call_begins(run):
+            raise Refusal(Reason.BUDGET, _NO_STEP)
+        if run.machine.state is not State.RUNNING:  # the round before ended the run
+            raise Refusal(Reason.RUN_SETTLED, "the run has stopped")
+        ask = _ask(run, judged, call_fp)
+        verdict = run.detectors.before(ask)
+        self._rounds.note_fired(run, verdict)
+        if verdict.level in ("block", "stop", "too_early"):
+            raise self._blocked(run, ask, verdict)
+        refused = self._ledger.can(run.node, call_amounts(judged.tool))
+        if refused is not None:
+            raise self._unaffordable(run, refused)
+        return Look(run, ask, verdict, list(verdict.notices))
+
+    def enter(self, look: Look, call: LiveCall) -> Stake:
+        """Bind what a call takes of its run's budget. Raises Refusal."""
+        run, tool = look.run, call.judged.tool
+        reserved = self._ledger.reserve(run.node, call_amounts(tool))
+        if isinstance(reserved, Refused):
+            raise self._unaffordable(run, reserved)
+        token = run.detectors.begin(look.ask, call.id, look.verdict)
+        self._runs.feed(run, machine.Began())
+        run.calls += 1
+        run.in_flight[call.id] = call
+        if not look.ask.read_only:
+            run.doing[look.ask.situation_fp] = call
+        charge = {name: amount for name, amount in reserved.amounts.items() if name != Dimension.BRANCHES}
+        self._runs.note(
+            run,
+            EventKind.CALL_VALIDATED,
+            call.id,
+            tool=tool,
+            step=run.step,
+            index=run.index,
+            fingerprint=call.fingerprint,
+            prior=look.verdict.prior,
+            charge=charge,
+        )
+        return Stake(run, look.ask, reserved, token, run.state_version)
+
+    def retry(self, call: LiveCall) -> Mapping[str, int] | None:
+        """What another attempt costs the run of a call; None: the run cannot pay it, and stops for that."""
+        if call.stake is None:
+            return {}
+        run = call.stake.run
+        paid = self._ledger.charge(run.node, {Dimension.RETRIES: 1})
+        if isinstance(paid, Refused):
+            self._runs.refused(run, paid)
+            return None
+        return paid
+
+    def settled(self, stake: Stake, call: LiveCall, result: CallResult) -> dict[str, int]:
+        """A call of a run is over and about to be told: what it changes of what the run has used."""
+        run = stake.run
+        run.in_flight.pop(call.id, None)
+        if run.doing.get(stake.ask.situation_fp) is call:
+            del run.doing[stake.ask.situation_fp]
+        charge = self._pay(stake, result)
+        changed = stop_records.changed_state(result, stake.ask.read_only)
+        run.detectors.end(stake.token, _outcome(result, call, changed))
+        if changed:
+            run.state_version += 1
+        run.last = stop_records.last_action(result)
+        run.partial.append(stop_records.partial_line(result))
+        run.artefacts.extend(stop_records.artefacts(result))
+        return charge
+
+    def over(self, stake: Stake) -> None:
+        """A call of a run was told: what the run was waiting for may come now."""
+        run = stake.run
+        if not run.in_flight:
+            self._rounds.calls_have_ended(run)
+        self._runs.feed(run, machine.Ended(now_ns()))
+
+    def _pay(self, stake: Stake, result: CallResult) -> dict[str, int]:
+        """Nothing for a call that never came to its tool. The bytes of its output are paid for as they are."""
+        ledger, run = self._ledger, stake.run
+        if result.delivery is Delivery.NOT_DELIVERED:
+            ledger.release(stake.reservation)
+            amounts = stake.reservation.amounts
+            return {name: -amount for name, amount in amounts.items() if name != Dimension.BRANCHES}
+        ledger.settle(stake.reservation)
+        if not result.output.bytes:
+            return {}
+        return ledger.spend(run.node, {Dimension.OUTPUT_BYTES: result.output.bytes})
+
+    def _blocked(self, run: LiveRun, ask: Ask, verdict: Verdict) -> Refusal:
+        run.detectors.blocked(ask, verdict)
+        if verdict.settles:
+            self._runs.stop(run, *stop_words(verdict.detector), verdict.text)
+        elif not run.in_flight:
+            self._rounds.calls_have_ended(run)
+        status = Status.TOO_EARLY if verdict.level == "too_early" else Status.DUPLICATE_CALL
+        reason = Reason(verdict.detector)
+        notices = [Notice(fired.detector, fired.level, fired.text, verdict.attempt) for fired in verdict.fired]
+        return Refusal(reason, verdict.text, status, notices)
+
+    def _unaffordable(self, run: LiveRun, refused: Refused) -> Refusal:
+        self._runs.refused(run, refused)
+        retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
+        return Refusal(Reason.BUDGET, refused.text + retryable)
+
+
+def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:
+    contract = judged.contract
+    return Ask(
+        judged.tool,
+        call_fp,
+        situation(call_fp, run.state_version),
+        now_ns(),
+        contract.read_only,
+        words(judged.arguments) if contract.read_only else frozenset(),
+        contract.refresh,
+        contract.progress,
+        contract.failure_is_feedback,
+    )
+
+
+def _outcome(result: CallResult, call: LiveCall, changed: bool) -> Outcome:
+    """What the detectors are to know of an end. Where failures are results, one that says something else is another:
+    tests that fail differently are news."""
+    error, contract = result.error, call.judged.contract
+    outcome_fp = outcome_fingerprint(result, contract)
+    feedback = error is not None and error.class_ is ErrorClass.FEEDBACK
+    return Outcome(
+        ok=result.status in (Status.OK, Status.NO_RESULT),
+        outcome_fp=outcome_fp,
+        unknown=result.delivery is Delivery.UNKNOWN,
+        killed_at_deadline=result.status is Status.KILLED and result.reason is Reason.TIME_BUDGET,
+        error_code="" if error is None else error.code,
+        error_place=outcome_fp if feedback else "",
+        feedback=feedback,
+        own_fingerprint=_own_fingerprint(result) if contract.progress == "self" else "",
+        changed_state=changed,
+    )
+
+
+def _own_fingerprint(result: CallResult) -> str:
+    """What a tool that judges its own progress says of it; nothing said is no progress."""
+    content = result.content
+    said = content.get("fingerprint") if isinstance(content, dict) else None
+    return said if isinstance(said, str) else ""

@@ -1,0 +1,132 @@
+"""One run as the daemon holds it: what it was opened with, where it is, what it has used and seen, who waits for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol._runs import Artefact, FiredDetector, LastAction, OnDisconnect, StopRecord
+from supervisor.core.budget import Node, Reservation
+from supervisor.core.detectors import Detectors
+from supervisor.core.profiles import Effective
+from supervisor.core.run import RunMachine, State
+
+if TYPE_CHECKING:
+    from supervisor.live_call import LiveCall
+
+_LINES_KEPT = 20
+_FILES_KEPT = 50
+_FIRED_KEPT = 20
+Told = Callable[[StopRecord], None]
+
+
+class RunSpec(NamedTuple):
+    """What a run was opened with, for good. ``deadline_ms``: its whole budget of time."""
+
+    id: str
+    uid: int
+    tenant: str
+    goal: str
+    profile: str
+    session: str | None
+    parent: str | None
+    workspace: str | None
+    checks: tuple[str, ...]
+    on_disconnect: OnDisconnect
+    deadline_ms: int
+    opened_ms: int
+    secret_key: bytes
+
+
+class AskedModel(NamedTuple):
+    """A model call that was reserved and has not been settled."""
+
+    model: str
+    reservation: Reservation
+    started_ns: int
+
+
+class LiveRun:
+    """``stop`` is set while it is suspended and once it has settled, when the disk has it."""
+
+    __slots__ = (
+        "answer",
+        "approvals",
+        "artefacts",
+        "asked",
+        "asked_people",
+        "calls",
+        "detectors",
+        "doing",
+        "effective",
+        "elapsed_ns",
+        "finishers",
+        "fired",
+        "in_flight",
+        "index",
+        "last",
+        "machine",
+        "node",
+        "opened_ns",
+        "opener",
+        "partial",
+        "reservations",
+        "spec",
+        "state_version",
+        "step",
+        "step_is_asked",
+        "step_is_open",
+        "step_is_used",
+        "stop",
+        "watchers",
+    )
+
+    def __init__(
+        self, spec: RunSpec, effective: Effective, node: Node, machine: RunMachine, detectors: Detectors, opened_ns: int
+    ) -> None:
+        self.spec, self.effective, self.node = spec, effective, node
+        self.machine, self.detectors, self.opened_ns = machine, detectors, opened_ns
+        self.elapsed_ns = 0
+        """Time of its own before it was suspended last; ``opened_ns`` is when the present stretch began."""
+        self.step = self.index = self.calls = self.state_version = self.reservations = self.asked_people = 0
+        self.step_is_open = self.step_is_asked = self.step_is_used = False
+        """Whether a round goes on; whether a client began it by name; whether a call was asked for in it."""
+        self.in_flight: dict[str, LiveCall] = {}
+        self.doing: dict[str, LiveCall] = {}
+        """Calls in flight that may change something, by what they do."""
+        self.asked: dict[int, AskedModel] = {}
+        self.approvals: set[str] = set()
+        self.fired: deque[FiredDetector] = deque(maxlen=_FIRED_KEPT)
+        self.partial: deque[str] = deque(maxlen=_LINES_KEPT)
+        self.artefacts: deque[Artefact] = deque(maxlen=_FILES_KEPT)
+        self.last: LastAction | None = None
+        self.answer: str | None = None
+        self.stop: StopRecord | None = None
+        self.opener: object | None = None
+        """The connection that opened it."""
+        self.watchers: dict[tuple[object, int], Told] = {}
+        self.finishers: list[tuple[object, int]] = []
+        """Who asked to finish and has not been answered."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.spec.id
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is over for good; the disk may not have it yet."""
+        return self.machine.state is State.SETTLED
+
+    def elapsed(self, now_ns: int) -> int:
+        """Nanoseconds of its own time; a suspension does not count when its clock pauses."""
+        paused = self.machine.state is State.SUSPENDED and self.machine.pauses
+        return self.elapsed_ns if paused else self.elapsed_ns + now_ns - self.opened_ns
+
+    def tell(self, stop: StopRecord) -> None:
+        """It has stopped: whoever waits hears it once."""
+        self.stop = stop
+        watchers, self.watchers = self.watchers, {}
+        for told in watchers.values():
+            told(stop)

@@ -1,0 +1,122 @@
+"""Runs from one life to the next: those that waited for a person go on waiting, as they were; those that went on when
+their daemon died have ended, and what they had used is found in the log.
+
+`read_runs` is blocking and comes before anything can ask; `recall_runs` puts what it found into the new daemon.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from protocol._runs import Artefact, FiredDetector, LastAction, RunReason, RunStatus
+from supervisor.clock import now_ns, wall_ms
+from supervisor.core import run as machine
+from supervisor.core.budget import Level, Node
+from supervisor.core.profiles import Effective
+from supervisor.core.run import RunMachine, State
+from supervisor.journal import run_rows
+from supervisor.journal.store import Change, Store
+from supervisor.live_run import LiveRun, RunSpec
+from supervisor.run_views import aborted
+from supervisor.runs import KEPT_RUNS, Runs
+
+_LOST = "the daemon was killed while the run went on"
+
+
+class RecoveredRuns(NamedTuple):
+    """What the last life left. ``charges``: what each run that was cut off had used, by its name."""
+
+    runs: list[run_rows.RunRow]
+    accounts: list[run_rows.AccountRow]
+    charges: dict[str, dict[str, int]]
+    steps: dict[str, int]
+
+
+def read_runs(store: Store) -> RecoveredRuns:
+    """Everything that is known of runs. Blocking. Raises StoreError."""
+    found = run_rows.read_runs(store, KEPT_RUNS)
+    cut_off = [row.id for row in found if row.state == run_rows.OPEN]
+    charges = {run: run_rows.read_charges(store, run) for run in cut_off}
+    return RecoveredRuns(
+        found, run_rows.read_accounts(store), charges, {run: charge.get("steps", 0) for run, charge in charges.items()}
+    )
+
+
+def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
+    """Put the runs of earlier lives into this one. What is settled here is on the disk with the next commit, and if
+    that never comes, by the next life."""
+    runs.accounts.recall(recovered.accounts)
+    for row in recovered.runs:
+        spec = _spec(row.spec)
+        if row.state == run_rows.WAITING and row.snapshot is not None:
+            run = _revived(runs, row, spec)
+        else:
+            run = _ended(runs, row, spec)
+            if row.state == run_rows.OPEN:
+                _end_lost(runs, run, recovered)
+        runs.keep(run)
+
+
+def _spec(plain: dict[str, Any]) -> RunSpec:
+    values = {**plain, "secret_key": bytes.fromhex(plain["secret_key"]), "checks": tuple(plain["checks"])}
+    return RunSpec(**values)
+
+
+def _ended(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
+    """Nothing but a record, in the shape of a run."""
+    effective = runs.accounts.budgets.effective(spec.uid, None, {})
+    assert isinstance(effective, Effective), "a tenant's own profile with no wishes meets no objection"
+    over = RunMachine(0)
+    over.state = State.SETTLED
+    run = LiveRun(spec, effective, Node(Level.RUN, spec.id), over, runs.detectors_of(effective), 0)
+    run.stop = row.stop
+    if row.stop is not None:
+        run.step = row.stop.step
+    return run
+
+
+def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
+    spec, charges = run.spec, recovered.charges.get(run.id, {})
+    run.step = recovered.steps.get(run.id, 0)
+    elapsed = max(0, min(spec.deadline_ms, wall_ms() - spec.opened_ms))
+    stop = aborted(RunReason.RECOVERED_AFTER_CRASH, _LOST, run.id, spec.deadline_ms, elapsed, run.step)
+    stop.unresolved_effects = runs.open_effects(run.id)
+    run.stop = stop
+    told = {"status": stop.status, "reason": stop.reason, "step": run.step, "used": charges, "profile": spec.profile}
+    changes: tuple[Change, ...] = run_rows.settled(run.id, spec.uid, stop, wall_ms(), told)
+    spent = runs.accounts.spent_by_lost_run(spec.uid, spec.session, charges)
+    runs.journal.append((*changes, *spent))
+
+
+def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
+    """A run that waits, with everything it had counted."""
+    assert row.snapshot is not None
+    kept, now = row.snapshot, now_ns()
+    effective = msgspec.convert(kept["effective"], Effective)
+    detectors = runs.detectors_of(effective)
+    detectors.load(kept["detectors"])
+    run_machine = RunMachine(
+        now + kept["remaining_ns"],
+        bool(spec.checks),
+        effective.wrapup.ms * 1_000_000,
+        runs.pauses,
+        effective.max_refusals,
+        effective.wrapup.model_calls > 0,
+    )
+    waits = kept["waits"]
+    waited = machine.Waited(RunStatus(waits["status"]), RunReason(waits["reason"]), now, waits["detail"])
+    run_machine.revive(kept["remaining_ns"], waited, kept["refusals"])
+    node = runs.accounts.revive_run(spec.id, spec.uid, spec.session, kept["ledger"])
+    run = LiveRun(spec, effective, node, run_machine, detectors, now)
+    for name in ("elapsed_ns", "step", "step_is_open", "step_is_asked", "step_is_used", "index", "calls"):
+        setattr(run, name, kept[name])
+    run.state_version, run.asked_people = kept["state_version"], kept["asked_people"]
+    run.approvals = set(kept["approvals"])
+    run.fired.extend(msgspec.convert(kept["fired"], list[FiredDetector]))
+    run.partial.extend(kept["partial"])
+    run.artefacts.extend(msgspec.convert(kept["artefacts"], list[Artefact]))
+    run.last = msgspec.convert(kept["last"], LastAction | None)
+    run.stop = row.stop
+    return run

@@ -1,0 +1,213 @@
+"""A run as it is shown: while it goes on, in a list, when it stops, and whole, for another life. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol._budgets import Dimension
+from protocol._deadlines import NS_PER_MS, elapsed_ms
+from protocol._runs import OpenEffect, RunDeadline, RunReason, RunRow, RunStatus, RunView, StopRecord
+from supervisor.clock import wall_ms
+from supervisor.core import stop_records as words
+from supervisor.core.budget import Ledger
+from supervisor.core.run import Settle, State, Suspend
+from supervisor.live_run import LiveRun
+
+
+def status_of(run: LiveRun) -> RunStatus:
+    """In a word, as the disk has it."""
+    return run.stop.status if run.stop is not None else RunStatus.RUNNING
+
+
+def deadline_of(run: LiveRun, now_ns: int) -> RunDeadline:
+    """Its time as it stands."""
+    elapsed_ns = run.elapsed(now_ns)
+    over_ns = max(0, elapsed_ns - run.spec.deadline_ms * NS_PER_MS)
+    return RunDeadline(
+        run.spec.deadline_ms,
+        elapsed_ms(0, elapsed_ns),
+        run.machine.remaining_ns(now_ns) // NS_PER_MS,
+        elapsed_ms(0, over_ns) if over_ns else 0,
+    )
+
+
+def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
+    """A run as it stands."""
+    spec, effective = run.spec, run.effective
+    return RunView(
+        run.id,
+        spec.uid,
+        status_of(run),
+        spec.goal,
+        spec.profile,
+        effective.detectors,
+        spec.tenant,
+        spec.session,
+        spec.parent,
+        spec.workspace,
+        spec.on_disconnect,
+        spec.opened_ms,
+        run.step,
+        run.machine.phase,
+        run.calls,
+        len(run.in_flight),
+        run.state_version,
+        deadline_of(run, now_ns) if run.stop is None else run.stop.deadline,
+        ledger.view(run.node) if run.node in ledger else (run.stop.budgets if run.stop else {}),
+        effective.sources,
+        ledger.record(run.node, run.machine.deadline_ns, now_ns) if run.node in ledger else None,
+        list(spec.checks),
+        sorted(run.approvals),
+        list(run.fired),
+        run.stop,
+    )
+
+
+def row_of(run: LiveRun, now_ns: int) -> RunRow:
+    """A run in a list."""
+    spec, stop = run.spec, run.stop
+    left = run.machine.remaining_ns(now_ns) // NS_PER_MS if stop is None else stop.deadline.remaining_ms
+    reason = None if stop is None else stop.reason
+    return RunRow(run.id, status_of(run), reason, spec.profile, spec.goal, run.step, run.calls, left, spec.opened_ms)
+
+
+def stop_of(
+    run: LiveRun, ledger: Ledger, effect: Settle | Suspend, effects: list[OpenEffect], now_ns: int
+) -> StopRecord:
+    """Why it stopped. ``effects``: calls of it that may have changed something and nobody knows."""
+    phase = effect.phase if isinstance(effect, Settle) else None
+    budgets = ledger.view(run.node)
+    deadline = deadline_of(run, now_ns)
+    text = words.sentence(
+        effect.status,
+        effect.reason,
+        phase,
+        run.step,
+        effect.detail,
+        deadline.elapsed_ms * NS_PER_MS,
+        budgets,
+        len(effects),
+    )
+    return StopRecord(
+        run.id,
+        words.outcome_of(effect.status),
+        effect.status,
+        effect.reason,
+        phase,
+        run.step,
+        effect.detail,
+        text,
+        words.ADVICE[effect.status],
+        isinstance(effect, Suspend),
+        deadline,
+        budgets,
+        list(run.fired),
+        run.last,
+        effects,
+        list(run.partial),
+        list(run.artefacts),
+        sorted(run.approvals),
+        effect.answer if isinstance(effect, Settle) else None,
+        words.code_for(effect.reason),
+        wall_ms(),
+    )
+
+
+def told_at_end(run: LiveRun, stop: StopRecord) -> dict[str, Any]:
+    """What the log says of a stop."""
+    used = {name: view.used for name, view in stop.budgets.items() if view.used}
+    return {
+        "status": stop.status,
+        "reason": stop.reason,
+        "phase": stop.phase,
+        "step": stop.step,
+        "calls": run.calls,
+        "elapsed_ms": stop.deadline.elapsed_ms,
+        "overrun_ms": stop.deadline.overrun_ms,
+        "profile": run.spec.profile,
+        "human": run.asked_people,
+        "used": used,
+        "limits": {name: view.limit for name, view in stop.budgets.items() if view.limit is not None},
+        "unresolved_effects": len(stop.unresolved_effects),
+        "detail": stop.detail,
+        "tokens_in": used.get(Dimension.TOKENS_IN, 0),
+        "tokens_out": used.get(Dimension.TOKENS_OUT, 0),
+        "cost_micros": used.get(Dimension.COST_MICROS, 0),
+    }
+
+
+def told_at_start(run: LiveRun) -> dict[str, Any]:
+    """What the log says of a run that begins: all that was decided about it."""
+    spec, effective = run.spec, run.effective
+    return {
+        "goal": spec.goal,
+        "profile": spec.profile,
+        "tenant": spec.tenant,
+        "session": spec.session,
+        "parent": spec.parent,
+        "deadline_ms": spec.deadline_ms,
+        "limits": {name: limit for name, limit in effective.limits.items() if limit is not None},
+        "sources": effective.sources,
+        "detectors": effective.detectors,
+        "wrapup": effective.wrapup,
+        "checks": list(spec.checks),
+        "on_disconnect": spec.on_disconnect,
+    }
+
+
+def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]:
+    """All that a run needs to go on in another life, as plain values."""
+    plain: dict[str, Any] = msgspec.to_builtins(
+        {
+            "effective": run.effective,
+            "ledger": ledger.dump(run.node),
+            "detectors": run.detectors.dump(),
+            "remaining_ns": effect.remaining_ns,
+            "elapsed_ns": run.elapsed_ns,
+            "waits": {"status": effect.status, "reason": effect.reason, "detail": effect.detail},
+            "refusals": run.machine.refusals,
+            "step": run.step,
+            "step_is_open": run.step_is_open,
+            "step_is_asked": run.step_is_asked,
+            "step_is_used": run.step_is_used,
+            "index": run.index,
+            "calls": run.calls,
+            "state_version": run.state_version,
+            "asked_people": run.asked_people,
+            "approvals": sorted(run.approvals),
+            "fired": list(run.fired),
+            "partial": list(run.partial),
+            "artefacts": list(run.artefacts),
+            "last": run.last,
+        }
+    )
+    return plain
+
+
+def is_over(run: LiveRun) -> bool:
+    """Whether nothing more can be asked of it but to be shown."""
+    return run.machine.state is State.SETTLED
+
+
+def aborted(reason: RunReason, detail: str, run_id: str, deadline_ms: int, elapsed: int, step: int) -> StopRecord:
+    """The stop of a run that a daemon did not live to settle."""
+    status = RunStatus.INTERNAL_ERROR
+    deadline = RunDeadline(deadline_ms, elapsed, max(0, deadline_ms - elapsed))
+    text = words.sentence(status, reason, None, step, detail, elapsed * NS_PER_MS, {}, 0)
+    return StopRecord(
+        run_id,
+        "stopped",
+        status,
+        reason,
+        None,
+        step,
+        detail,
+        text,
+        words.ADVICE[status],
+        resumable=False,
+        deadline=deadline,
+        budgets={},
+        settled_at_ms=wall_ms(),
+    )

@@ -1,0 +1,64 @@
+"""Tools for the tests of runs: answers that stay the same, that change, that are slow, and that change the world."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+from deadlined import tool
+from toolworkers import ToolError
+
+_NUMBERS = itertools.count()
+
+
+@tool(read_only=True)
+def page(number: int) -> str:
+    """The same page for the same number, whenever it is asked for."""
+    return f"text of page {number}"
+
+
+@tool(read_only=True)
+def lookup(query: str) -> str:
+    """Finds nothing, whatever is asked."""
+    return "no results"
+
+
+@tool(read_only=True)
+def now() -> int:
+    """Another answer each time."""
+    return time.monotonic_ns()
+
+
+@tool(read_only=True)
+def fails(number: int) -> str:
+    """Fails in the same way, whatever is asked."""
+    raise ToolError("it cannot be done", code="refused")
+
+
+@tool(read_only=True, timeout_ms=30_000)
+def hangs() -> None:
+    """Never answers."""
+    time.sleep(600)
+
+
+@tool(read_only=True)
+def naps(ms: int) -> int:
+    """Answers in a while."""
+    time.sleep(ms / 1_000)
+    return ms
+
+
+@tool(approval="never")
+def append(path: str, line: str) -> int:
+    """Appends a line to a file; what is returned is how many it has."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    return len(Path(path).read_text(encoding="utf-8").splitlines())
+
+
+@tool(approval="never")
+def append_and_hang(path: str, line: str) -> None:
+    """Appends a line to a file, and never says so."""
+    append(path, line)
+    time.sleep(600)
