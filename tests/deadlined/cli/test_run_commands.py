@@ -75,7 +75,7 @@ def test_evidence_is_new_or_known(fake_run, command):
     assert json.loads(command("run", "evidence", "r_1", "old", "--json")[1])["novel"] is False
 
 
-@pytest.mark.parametrize("status", set(RunStatus) - {RunStatus.RUNNING})
+@pytest.mark.parametrize("status", sorted(set(RunStatus) - {RunStatus.RUNNING}))
 def test_what_may_not_go_on_prints_why_and_exits_as_the_run_ended(fake_run, command, status):
     fake_run.stop = stop_record(status)
     for words in (["step", "r_1"], ["charge", "r_1"], ["evidence", "r_1", "x"], ["finish", "r_1"], ["wait", "r_1"]):
