@@ -73,10 +73,9 @@ def test_a_sound_journal_survives_a_disk_that_fails(failing: Callable[[list[int]
 def test_a_journal_that_calls_a_refused_intent_durable_is_seen(
     failing: Callable[[list[int]], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: journal.Journal, batch: list[journal.Entry]) -> None:
-        for entry in batch:
-            if entry.then is not None:
-                entry.then(True)
+    def fail(self: journal.Journal, group: journal.Group) -> None:
+        for entry in group.entries:
+            entry.tell(True)
 
     monkeypatch.setattr(journal.Journal, "_fail", fail)
     assert "was told durable and is gone" in failing(AFTER_THE_START)

@@ -2,7 +2,7 @@
 
 Blocking, and called from one thread at a time by `journal.Journal`; nothing here knows of a loop. Numbers and hashes of
 events are given out inside the commit that writes them, so a number that was ever seen is never used again and a
-commit that fails leaves no gap. So is the number within its run (``run_seq``, the first field of an event's data).
+commit that fails leaves no gap. So is the number within its run: see `numbers`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import apsw
 import msgspec
 
 from protocol._events import Event
+from supervisor.journal import bulk
 from supervisor.journal.chain import BrokenChain, Record, link, verify
+from supervisor.journal.numbers import KEY, RunNumbers
 from supervisor.journal.schema import NewerJournalError, migrate
 
 _FSYNC_CODES = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 _INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_LAST_OF_RUN = f"""SELECT ifnull(CAST(json_extract(data, '$.{KEY}') AS INTEGER), 0) FROM events
+    WHERE run = ? AND json_valid(data) ORDER BY seq DESC LIMIT 1"""  # noqa: S608  # a word of ours
 _EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE seq > ?"
-_LAST_OF_RUN = "SELECT data FROM events WHERE run = ? ORDER BY seq DESC LIMIT 1"
 _PRUNE_AT_ONCE = 2_000
-_RUNS_KNOWN = 1_024
-"""Runs whose last number is remembered; of others the log is asked."""
 
 
 class StoreError(Exception):
@@ -51,11 +52,15 @@ class Draft(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One statement, one event, or both: they are written together or not at all."""
+    """One statement, one event, or both: they are written together or not at all.
+
+    ``over``: a run that has no more events; what is known of it in memory may go once this is written.
+    """
 
     statement: str | None = None
     values: tuple[object, ...] = ()
     event: Draft | None = None
+    over: str | None = None
 
 
 class Store:
@@ -65,7 +70,7 @@ class Store:
         self.path, self._vfs = path, vfs
         self._writer: apsw.Connection
         self._seq, self._hash = 0, b""
-        self._run_seqs: dict[str, int] = {}
+        self._runs = RunNumbers(self._last_of_run)
         self.life = 0
         """How many daemons have opened this journal, this one included."""
 
@@ -101,45 +106,34 @@ class Store:
 
     def commit(self, changes: Sequence[Change]) -> int:
         """Write all or nothing, synced; the number of the last event now. Raises NoRoomError, BrokenStoreError."""
-        seq, last = self._seq, self._hash
-        of_runs: dict[str, int] = {}
         try:
+            records = self._numbered([change.event for change in changes if change.event is not None])
             with self._writer:
-                for change in changes:
-                    if change.statement is not None:
-                        self._writer.execute(change.statement, change.values)
-                    if change.event is not None:
-                        record = Record(seq + 1, *self._in_run(change.event, of_runs))
-                        last = link(last, record)
-                        self._writer.execute(_INSERT_EVENT, (*record, last))
-                        seq += 1
+                bulk.execute(
+                    self._writer, ((one.statement, one.values) for one in changes if one.statement is not None)
+                )
+                bulk.execute_rows(self._writer, _INSERT_EVENT, records)
         except apsw.Error as error:
+            self._runs.give_back()
             raise _translated(error, self.path) from error
-        self._seq, self._hash = seq, last
-        self._know(of_runs)
-        return seq
+        if records:
+            self._seq, self._hash = records[-1][0], records[-1][-1]
+        self._runs.keep(change.over for change in changes if change.over is not None)
+        return self._seq
 
-    def _in_run(self, draft: Draft, of_runs: dict[str, int]) -> Draft:
-        """With its number within its run, if it has one. ``of_runs``: those that this commit has given out."""
-        run = draft.run
-        if run is None:
-            return draft
-        before = of_runs.get(run) or self._run_seqs.get(run)
-        of_runs[run] = (self._last_of(run) if before is None else before) + 1
-        more = "" if draft.data == "{}" else ","
-        return draft._replace(data=f'{{"run_seq":{of_runs[run]}{more}{draft.data[1:]}')
+    def _numbered(self, drafts: Sequence[Draft]) -> list[tuple[Any, ...]]:
+        """The rows of events, in their order: a number each, one within its run, and a hash."""
+        last, found = self._hash, []
+        for seq, draft in enumerate(drafts, self._seq + 1):
+            record = Record(seq, *self._runs.number(draft))
+            last = link(last, record)
+            found.append((*record, last))
+        return found
 
-    def _last_of(self, run: str) -> int:
-        for (data,) in self._writer.execute(_LAST_OF_RUN, (run,)):
-            return int(msgspec.json.decode(data).get("run_seq", 0))
+    def _last_of_run(self, run: str) -> int:
+        for (number,) in self._writer.execute(_LAST_OF_RUN, (run,)):
+            return int(number)
         return 0
-
-    def _know(self, of_runs: dict[str, int]) -> None:
-        for run, number in of_runs.items():
-            self._run_seqs.pop(run, None)  # the one that was written last is forgotten last
-            self._run_seqs[run] = number
-        while len(self._run_seqs) > _RUNS_KNOWN:
-            del self._run_seqs[next(iter(self._run_seqs))]
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a question. Raises StoreError."""

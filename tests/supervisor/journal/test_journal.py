@@ -23,14 +23,16 @@ class Disk(Store):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.refuse: list[Exception] = []
-        self.go = threading.Event()
+        self.go, self.begun = threading.Event(), threading.Event()
         self.go.set()
         self.commits = 0
 
     def commit(self, changes: Sequence[Change]) -> int:
+        refusal = self.refuse.pop(0) if self.refuse else None
+        self.begun.set()
         self.go.wait(PATIENCE_S)
-        if self.refuse:
-            raise self.refuse.pop(0)
+        if refusal is not None:
+            raise refusal
         self.commits += 1
         return super().commit(changes)
 
@@ -61,6 +63,22 @@ class Heard:
         self.told.set()
 
 
+@asynccontextmanager
+async def one_group(disk: Disk, journal: Journal) -> AsyncIterator[None]:
+    """What is appended in here goes into one commit: another one is under way meanwhile."""
+    await hung(disk, journal)
+    yield
+    disk.go.set()
+
+
+async def hung(disk: Disk, journal: Journal, then: Heard | None = None) -> None:
+    """A commit of nothing is under way, and does not come back before `go`."""
+    disk.go.clear()
+    disk.begun.clear()
+    journal.append((Change(),), then or Heard(), keep=False)
+    await trio.to_thread.run_sync(disk.begun.wait, PATIENCE_S)
+
+
 def kinds(disk: Disk) -> list[str]:
     return [found.kind for found in disk.events(0, 100)]
 
@@ -89,15 +107,17 @@ async def test_a_group_keeps_the_order_of_the_appends(path):
         journal.append((event("call_claimed"),), heard)
         journal.note(EventKind.CALL_ENDED)
         await heard.told.wait()
+        await journal.wait_moved(2)
         assert kinds(disk) == ["call_sent", "call_claimed", "call_ended"]
 
 
 async def test_a_full_disk_is_told_and_what_must_be_kept_is_written_when_there_is_room(path):
     async with running(path) as (disk, journal):
-        disk.refuse = [NoRoomError("full")]
         intent, result = Heard(), Heard()
-        journal.append((event("call_claimed"),), intent, keep=False)
-        journal.append((event("call_ended"),), result)
+        async with one_group(disk, journal):
+            disk.refuse = [NoRoomError("full")]
+            journal.append((event("call_claimed"),), intent, keep=False)
+            journal.append((event("call_ended"),), result)
         await result.told.wait()
         assert (intent.durable, result.durable, journal.trouble) == ([False], [False], "full")
         assert journal.refuses
@@ -147,6 +167,122 @@ async def test_what_was_dropped_while_the_disk_refused_is_counted(path, monkeypa
         events = disk.events(0, 100)
         assert [found.kind for found in events] == ["events_lost"] + ["call_sent"] * 3
         assert events[0].data == {"count": 5}
+
+
+async def test_what_was_dropped_is_counted_once_however_often_the_commit_that_tells_of_it_fails(path, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 3)
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    async with running(path) as (disk, journal):
+        async with one_group(disk, journal):
+            disk.refuse = [NoRoomError("full")] * 3
+            for _ in range(8):
+                journal.note(EventKind.CALL_SENT)
+        await journal.wait_moved(0)
+        assert [(found.kind, found.data.get("count")) for found in disk.events(0, 1)] == [("events_lost", 5)]
+
+
+async def test_a_result_behind_a_commit_that_hangs_does_not_wait_for_it_either(path, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    async with running(path) as (disk, journal):
+        result, intent = Heard(), Heard()
+        async with one_group(disk, journal):
+            journal.append((event("call_ended"),), result)
+            journal.append((event("call_claimed"),), intent, keep=False)
+            await result.told.wait()
+            assert (result.durable, intent.durable) == ([False], [])
+        await intent.told.wait()
+        assert (result.durable, intent.durable) == ([False], [True])
+        assert kinds(disk) == ["call_ended", "call_claimed"]
+
+
+async def test_patience_is_for_each_commit_anew(path, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
+    async with running(path) as (disk, journal):
+        quick, slow = Heard(), Heard()
+        journal.append((event("call_ended"),), quick)
+        await quick.told.wait()
+        await hung(disk, journal)
+        journal.append((event("call_ended"),), slow)
+        await slow.told.wait()
+        assert (quick.durable, slow.durable) == ([True], [False])
+
+
+async def test_who_waits_behind_a_commit_goes_with_the_next_at_once(path, monkeypatch):
+    monkeypatch.setattr(module, "_LINGER_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(module, "_PATIENCE_S", 2 * PATIENCE_S)
+    async with running(path) as (disk, journal):
+        heard = Heard()
+        async with one_group(disk, journal):
+            journal.append((event("call_claimed"),), heard)
+        await heard.told.wait()
+        assert heard.durable == [True]
+
+
+async def test_no_call_is_taken_when_a_disk_that_hung_turns_out_to_be_full(path, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    async with running(path) as (disk, journal):
+        disk.refuse = [NoRoomError("full")]
+        await hung(disk, journal)
+        heard = Heard()
+        journal.append((event("call_ended"),), heard)
+        await heard.told.wait()
+        assert not journal.refuses
+        monkeypatch.setattr(module, "_RETRY_S", PATIENCE_S)
+        monkeypatch.setattr(module, "_LINGER_S", PATIENCE_S)
+        disk.go.set()
+        while journal.trouble != "full":
+            await trio.sleep(0.001)
+        assert journal.refuses
+
+
+async def test_who_waits_hears_once_also_when_the_end_comes_in_the_middle_of_a_commit(path):
+    disk = Disk(path)
+    disk.open()
+    journal = Journal(disk)
+    written, first, second = Heard(), Heard(), Heard()
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(journal.run)
+            await hung(disk, journal, written)
+            journal.append((event("call_claimed"),), first, keep=False)
+            nursery.cancel_scope.cancel()
+        journal.append((event("call_ended"),), second)
+        disk.go.set()
+        await journal.close()
+    assert [heard.durable for heard in (written, first, second)] == [[True]] * 3
+    again = Store(path)
+    again.open()
+    assert [found.kind for found in again.events(0, 10)] == ["call_claimed", "call_ended"]
+    again.close()
+
+
+async def test_a_disk_that_hangs_does_not_keep_the_journal_from_closing(path, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    disk = Disk(path)
+    disk.open()
+    journal = Journal(disk)
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(journal.run)
+            await hung(disk, journal)
+            nursery.cancel_scope.cancel()
+        await journal.close()
+    disk.go.set()
+    await journal._thread.wait_turn()
+    disk.close()
+
+
+async def test_events_of_a_run_are_read_apart_and_a_run_that_is_over_is_not_kept_in_mind(path):
+    async with running(path) as (disk, journal):
+        for run in ("r_1", "r_2", "r_1"):
+            journal.note(EventKind.CALL_SENT, run=run)
+        journal.run_over("r_1")
+        heard = Heard()
+        journal.append((), heard)
+        await heard.told.wait()
+        found = await journal.events(0, 10, None, None, run="r_1")
+        assert [(one.seq, one.data) for one in found] == [(1, {"run_seq": 1}), (3, {"run_seq": 2})]
+        assert len(disk._runs) == 1
 
 
 async def test_the_end_writes_what_is_left(path):

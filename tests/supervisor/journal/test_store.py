@@ -40,7 +40,7 @@ def test_events_are_found_behind_a_number_of_a_call_and_of_a_uid(open_store):
 
 
 def test_events_of_a_run_are_numbered_on_their_own_without_a_gap_across_commits_and_lives(open_store, monkeypatch):
-    monkeypatch.setattr("supervisor.journal.store._RUNS_KNOWN", 1)
+    monkeypatch.setattr("supervisor.journal.numbers.MOST_RUNS", 1)
     first = open_store()
     first.commit([event(run="r_1", data='{"a":1}'), event(), event(run="r_2"), event(run="r_1")])
     with pytest.raises(NoRoomError):
