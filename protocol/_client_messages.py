@@ -493,10 +493,11 @@ class Decided(msgspec.Struct, tag="decided", tag_field="op"):
 
 
 class Effects(msgspec.Struct, tag="effects", tag_field="op"):
-    """Oldest first."""
+    """Oldest first; ``more`` are open that a frame has no room for."""
 
     id: int
     effects: list[OpenEffect]
+    more: int = 0
 
 
 class EffectClosed(msgspec.Struct, tag="effect_closed", tag_field="op"):

@@ -43,6 +43,8 @@ def _read(name: str, value: Any) -> Any:
     known = _field_types()
     if name not in known:
         raise TypeError(f"{name!r} is no field of a contract; allowed: {', '.join(sorted(known))}")
+    if name == "reconcile" and isinstance(value, str):  # the short way of naming a tool
+        value = {"tool": value}
     try:
         return msgspec.convert(value, known[name])
     except msgspec.ValidationError as error:
@@ -70,6 +72,7 @@ def _refuse_contradictions(contract: Contract) -> None:
     refuse_bad_scrub(contract.scrub)
     if contract.progress == "self" and contract.kind == "command":
         raise ValueError('progress = "self" needs a tool that gives a fingerprint; allowed: Python tools')
+    _refuse_reconcile(contract)
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
 
@@ -86,6 +89,19 @@ def _refuse_after_kill(contract: Contract) -> None:
     for pattern in contract.lock_files:
         if not pattern or "\0" in pattern:
             raise ValueError(f"lock_files has {pattern!r}; allowed: paths, which may have *, ? and [ ]")
+
+
+def _refuse_reconcile(contract: Contract) -> None:
+    asked = contract.reconcile
+    if asked is None:
+        return
+    if contract.read_only:
+        raise ValueError("reconcile and read_only exclude each other: what only reads leaves nothing to find out")
+    if asked.timeout_ms > _LONGEST_HOOK_MS:
+        raise ValueError(
+            f"reconcile.timeout_ms = {asked.timeout_ms} is not allowed; allowed: at most {_LONGEST_HOOK_MS}, because"
+            " the result waits for it"
+        )
 
 
 def _say(kind: Any) -> str:

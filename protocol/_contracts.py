@@ -97,6 +97,18 @@ class Refresh(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         _check("refresh.min_interval_ms", self.min_interval_ms, 0, CEILING_MS)
 
 
+class Reconcile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A read-only tool that knows what became of a call whose outcome nobody saw: it is asked with ``idempotency_key``
+    and ``arguments`` of that call, under a deadline of its own, and answers ``{"state": "done" | "not_done" |
+    "unknown", "result": …}``."""
+
+    tool: str
+    timeout_ms: int = 2_000
+
+    def __post_init__(self) -> None:
+        _check("reconcile.timeout_ms", self.timeout_ms, 1, CEILING_MS)
+
+
 class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a tool declares about itself. ``kind`` says who runs it: the worker's interpreter, or a child it spawns.
 
@@ -124,6 +136,9 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limits: Limits | None = None
     isolation: IsolationLevel | None = None
     after_kill: AfterKill | None = None
+    reconcile: Reconcile | None = None
+    repeat_after_unknown: Literal["ask", "allow"] = "ask"
+    """Whether a run may do again what it did with an outcome that nobody saw; ``ask``: somebody must find out first."""
     retry: Retry = Retry()
     lock_files: tuple[str, ...] = ()
     remote: bool | None = None

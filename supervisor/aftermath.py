@@ -1,6 +1,7 @@
 """What is done when a call did not end by itself, before its result is told: its contract's ``after_kill`` command is
-run, its ``lock_files`` are looked for. Owns both and the notices they become; that a command is placed, contained and
-killed at its own deadline is everybody else's work, because it is a call like any other.
+run, its ``lock_files`` are looked for, and the tool that its contract names is asked what became of it (`reconciling`).
+Owns the order, the first two and the notices they become; that a command is placed, contained and killed at its own
+deadline is everybody else's work, because it is a call like any other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from protocol._outcomes import CallResult, Delivery, Notice, Status
 from supervisor.clock import now_ns
 from supervisor.live_call import LiveCall
 from supervisor.lock_files import left_behind
+from supervisor.reconciling import Reconciler
 
 _ENDED = frozenset((Status.KILLED, Status.CANCELLED, Status.CRASHED))
 _LOOK_S = 0.5
@@ -28,11 +30,13 @@ _OUTPUT_BYTES = 1 << 20
 class Aftermath:
     """``start(call)`` places a call that needs no admission; ``stopping()``: whether there is little time left."""
 
-    def __init__(self, start: Callable[[LiveCall], None], stopping: Callable[[], bool]) -> None:
-        self._start, self._stopping = start, stopping
+    def __init__(self, start: Callable[[LiveCall], None], stopping: Callable[[], bool], reconciler: Reconciler) -> None:
+        self._start, self._stopping, self._reconciler = start, stopping, reconciler
 
     def due(self, call: LiveCall, result: CallResult) -> bool:
         """Whether there is something to do: the call had begun, and nobody saw its end."""
+        if self._reconciler.due(call, result):
+            return True
         contract = call.judged.contract
         if contract.after_kill is None and not contract.lock_files:
             return False
@@ -46,6 +50,8 @@ class Aftermath:
             result.notices.append(await self._run(call, contract.after_kill))
         if contract.lock_files:
             result.notices += await _look(call, result)
+        if self._reconciler.due(call, result):  # last: what the others did to it is then done
+            await self._reconciler.see_to(call, result)
 
     async def _run(self, call: LiveCall, hook: AfterKill) -> Notice:
         timeout_ms = min(hook.timeout_ms, _STOPPING_MS) if self._stopping() else hook.timeout_ms

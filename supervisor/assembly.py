@@ -149,7 +149,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     rounds = Rounds(runs)
     judgement = Judgement(runs, rounds)
     calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement)
-    runs.tools, runs.end_call = tools.names, calls.end
+    runs.tools, runs.end_call, runs.open_effects = tools.names, calls.end, calls.effects.open_of_run
     runs.check = Finishing(runs, calls.start_own).check
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]

@@ -29,6 +29,7 @@ from supervisor.core.intake import Host
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
+from supervisor.effects import Effects
 from supervisor.endings import Endings
 from supervisor.gate import Gate
 from supervisor.intents import Intents
@@ -44,6 +45,7 @@ from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
 from supervisor.processor_time import ProcessorTime
+from supervisor.reconciling import Reconciler
 from supervisor.retries import Retries
 from supervisor.settlement import Settlement
 from supervisor.submissions import Submissions
@@ -82,7 +84,11 @@ class Calls:
         self._placement = placement = Placement(killer, self._place)
         self.gate = Gate(placement, quarantine, journal.note)
         self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
-        aftermath = Aftermath(self._place_after, lambda: not self.gate.open)
+        self.effects = Effects(journal)
+        self.reconciler = Reconciler(
+            tools, self.effects, journal, self._place_after, self._is_stopping, self._release_key
+        )
+        aftermath = Aftermath(self._place_after, self._is_stopping, self.reconciler)
         self.settlement = Settlement(
             host,
             placement.pools,
@@ -90,6 +96,7 @@ class Calls:
             self._intents,
             self.gate.trouble,
             aftermath,
+            self.effects,
             self.live,
             self._is_over,
             judgement,
@@ -157,7 +164,14 @@ class Calls:
     def recall(self, recovered: Recovered) -> None:
         """What the last life left: its results can be asked for again, its delivery keys are taken."""
         self.settlement.recall(recovered)
+        self.effects.recall(recovered.effects)
         self._submissions.recall(recovered)
+
+    def _is_stopping(self) -> bool:
+        return not self.gate.open
+
+    def _release_key(self, place: bytes) -> None:
+        self._submissions.keys.release(place)
 
     def find(self, call_id: str, uid: int) -> LiveCall | KeptCall | None:
         """A live or kept call of the same uid (root may see all)."""

@@ -16,25 +16,27 @@ import msgspec
 
 from protocol import Contract, Limits
 from protocol._contract_fields import declared_contract
-from protocol._contracts import AfterKill, Refresh, Retry
+from protocol._contracts import AfterKill, Reconcile, Refresh, Retry
 from protocol._deadlines import CEILING_MS
 from supervisor.config_tables import ConfigError, read_fields, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NOT_SERVED = (
-    "reconcile",
-    "repeat_after_unknown",
     "roots",
     "secrets",
 )
 LIMIT_KINDS = typing.get_type_hints(Limits)
-_TABLES = dict.fromkeys(("limits", "after_kill", "retry", "refresh"), dict[str, Any])
+_TABLES = {
+    **dict.fromkeys(("limits", "after_kill", "retry", "refresh"), dict[str, Any]),
+    "reconcile": str | dict[str, Any],
+}
 _CONTRACT_KINDS = {**typing.get_type_hints(Contract), **_TABLES}
 _CONTRACT_KINDS.pop("kind")
 _COMMAND_KINDS = {"argv": list[str], "arguments": dict[str, Any], "description": str}
 _PYTHON_KINDS = {"module": str, "path": str | list[str]}
 _AFTER_KILL_KINDS = typing.get_type_hints(AfterKill)
+_RECONCILE_KINDS = typing.get_type_hints(Reconcile)
 _RETRY_KINDS = typing.get_type_hints(Retry)
 _REFRESH_KINDS = typing.get_type_hints(Refresh)
 _LEAST = {"core_bytes": 0, "open_files": 16}
@@ -122,6 +124,8 @@ def _contract(given: dict[str, Any], place: str, limits: Limits, base: Contract 
     fields = read_fields(given, _CONTRACT_KINDS, place)
     if "after_kill" in fields:
         fields["after_kill"] = _after_kill(fields["after_kill"], f"{place}.after_kill")
+    if "reconcile" in fields:
+        fields["reconcile"] = _reconcile(fields["reconcile"], f"{place}.reconcile")
     if "retry" in fields:
         fields["retry"] = _retry(fields["retry"], f"{place}.retry")
     if "refresh" in fields:
@@ -144,6 +148,16 @@ def _after_kill(table: object, place: str) -> AfterKill:
         return AfterKill(**fields)
     except ValueError as error:
         raise ConfigError(f"{place.removesuffix('.after_kill')}: {error}") from error
+
+
+def _reconcile(table: object, place: str) -> Reconcile:
+    fields = {"tool": table} if isinstance(table, str) else read_fields(table, _RECONCILE_KINDS, place)
+    if "tool" not in fields:
+        raise ConfigError(f"{place}.tool is missing; the read-only tool that knows what became of a call")
+    try:
+        return Reconcile(**fields)
+    except ValueError as error:
+        raise ConfigError(f"{place.removesuffix('.reconcile')}: {error}") from error
 
 
 def _retry(table: object, place: str) -> Retry:

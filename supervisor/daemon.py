@@ -126,6 +126,7 @@ class Daemon:
                 functools.partial(trio.to_thread.run_sync, parts.state.sweep, oldest_s, abandon_on_cancel=True)
             )
             self._say_ready(parts)
+            doors.start_soon(parts.calls.reconciler.ask_about_open)
             await self._stop.wait()
             await self._drain(parts)
             doors.cancel_scope.cancel()

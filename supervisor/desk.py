@@ -76,17 +76,8 @@ class Desk:
                 self._wait(asker, message)
             case cm.ReadOutput():
                 self._read_output(asker, message)
-            case cm.ListTools():
-                self._list_tools(asker, message)
-            case cm.AskStatus():
-                asker.say(self._health.status(message.id))
-            case cm.ListProcesses():
-                asker.say(cm.Processes(message.id, self._rows()))
             case cm.ReadEvents():
                 self._readers.ask(asker, message)
-            case cm.AskConfig():
-                values, sources = self._config
-                asker.say(cm.EffectiveConfig(message.id, values, sources))
             case (
                 cm.OpenRun()
                 | cm.StepRun()
@@ -100,8 +91,24 @@ class Desk:
                 | cm.ListRuns()
             ):
                 self._runs.take(asker, message)
+            case cm.ListEffects() | cm.CloseEffect():
+                self._calls.effects.take(asker, message, self._calls.find)
+            case cm.ListTools() | cm.AskStatus() | cm.ListProcesses() | cm.AskConfig():
+                self._show(asker, message)
             case _:
                 asker.say(_failed(message.id, "not_served", "this daemon does not serve that yet"))
+
+    def _show(self, asker: Asker, ask: cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig) -> None:
+        """What the daemon is and has."""
+        match ask:
+            case cm.ListTools():
+                self._list_tools(asker, ask)
+            case cm.AskStatus():
+                asker.say(self._health.status(ask.id))
+            case cm.ListProcesses():
+                asker.say(cm.Processes(ask.id, self._rows()))
+            case cm.AskConfig():
+                asker.say(cm.EffectiveConfig(ask.id, *self._config))
 
     def left(self, asker: Asker) -> None:
         """An asker is gone: nobody need tell it anything, and the calls that it held may end with it."""

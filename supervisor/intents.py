@@ -115,8 +115,9 @@ def _row(call: LiveCall) -> rows.CallRow:
         claim.place if claim else None,
         claim.said if claim else None,
         call.key,
-        judged.contract.read_only,
+        not call.has_effect,
         judged.deadline_ms,
-        None if judged.contract.read_only else judged.arguments,
+        judged.arguments if call.has_effect else None,
         call.submitted_ms,
+        call.call_fp,
     )

@@ -24,6 +24,7 @@ class LiveCall:
     """``result`` is None until it has settled. ``files``: paths that go when the result is forgotten."""
 
     __slots__ = (
+        "call_fp",
         "claim",
         "deliveries",
         "descriptors",
@@ -77,6 +78,8 @@ class LiveCall:
         self.recorded = False
         """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
         self.submitted_ms = wall_ms()
+        self.call_fp: str | None = None
+        """What it does, in the eyes of its run."""
         self.deliveries = 0
         """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""
         self.holders = 0
@@ -85,6 +88,12 @@ class LiveCall:
         self.planned = False
         self.planners: dict[tuple[object, int], Callable[[], None]] = {}
         """Who waits to hear that it is on the disk, and will then wait for nothing more."""
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it may change something by itself. What its contract wants after a kill belongs to the call that was
+        killed: who wonders about the one need not wonder about the other."""
+        return not self.judged.contract.read_only and not self.judged.after_kill
 
     @property
     def lane(self) -> str:

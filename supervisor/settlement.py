@@ -20,6 +20,7 @@ from supervisor.core import call as machine
 from supervisor.core import results
 from supervisor.core.intake import Host
 from supervisor.core.respawn import Cause
+from supervisor.effects import Effects
 from supervisor.endings import Endings
 from supervisor.intents import Intents
 from supervisor.journal.recovery import Recovered
@@ -48,6 +49,7 @@ class Settlement:
         intents: Intents,
         trouble: Trouble,
         aftermath: Aftermath,
+        effects: Effects,
         live: dict[str, LiveCall],
         over: Callable[[LiveCall], None],
         judgement: Judgement,
@@ -55,7 +57,7 @@ class Settlement:
         self._judgement = judgement
         self._host, self._pools = host, pools
         self._endings, self._intents, self._trouble, self._aftermath = endings, intents, trouble, aftermath
-        self._live, self._over = live, over
+        self._effects, self._live, self._over = effects, live, over
         self.settled = self.kills = 0
 
     def recall(self, recovered: Recovered) -> None:
@@ -114,6 +116,7 @@ class Settlement:
         if result.output.truncated:
             self._intents.truncated(call, result)
         charge = {} if call.stake is None else self._judgement.settled(call.stake, call, result)
+        self._effects.settled(call, result)
         if call.recorded:
             result.durable = True
             kept = self._endings.pack(call, result)

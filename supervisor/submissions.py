@@ -67,7 +67,7 @@ class Submissions:
         self._home = os.path.expanduser("~")
         self._gate, self._journal, self._settlement, self._live = gate, journal, settlement, live
         self._numbers = itertools.count(1)
-        self._keys = Keys()
+        self.keys = Keys()
 
     def take(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A new call that nothing has been done for, or one that answers already: refused, in flight, or kept."""
@@ -79,7 +79,7 @@ class Submissions:
             return self._taken(call_id, submit, uid, now, run, claims)
         except Refusal as refusal:
             for claim in claims:  # nothing was begun: the key is as new
-                self._keys.release(claim.key.place)
+                self.keys.release(claim.key.place)
             return self._refused(call_id, uid, submit, refusal, now)
 
     def own(self, submit: Submit, run: LiveRun) -> LiveCall:
@@ -103,7 +103,7 @@ class Submissions:
         claim: Claim | None = None
         if submit.key is not None:
             key = delivery_key(uid, judged.run, submit.key, _said(judged))
-            claim = self._keys.claim(key, call_id, self._what_of)
+            claim = self.keys.claim(key, call_id, self._what_of)
             if claim.verdict is not Verdict.RUN:
                 return self._again(call_id, claim, submit, uid, now)
             claims.append(claim)
@@ -134,7 +134,10 @@ class Submissions:
         call_fp = call_fingerprint(call.judged.tool, args_fp)
         twin = run.doing.get(situation(call_fp, run.state_version))
         if twin is not None:
+            if call.claim is not None:  # its delivery key stands for that one
+                self.keys.recall(call.claim.place, call.claim.said, twin.id)
             return twin
+        call.call_fp = call_fp
         look = self._judgement.look(run, call.judged, call_fp)
         call.notices = look.notices
         call.stake = self._judgement.enter(look, call)
@@ -160,7 +163,7 @@ class Submissions:
     def recall(self, recovered: Recovered) -> None:
         """Delivery keys of the last life are taken."""
         for key in recovered.keys:
-            self._keys.recall(key.place, key.said, key.call)
+            self.keys.recall(key.place, key.said, key.call)
 
     def find(self, call_id: str) -> LiveCall | KeptCall | None:
         """A live or kept call."""

@@ -43,6 +43,8 @@ async def start_workforce(
         pool = parts.make_pool(flavour, zygote, place.limits, 0, place.isolation)
         await nursery.start(pool.run, False)
         started.append(pool)
+    if wrong := parts.tools.who_cannot_be_asked():
+        raise SpawnError("configuration", "; ".join(wrong))
     await _prove_all(parts, started)
     _note_grounds(parts, first)
     _check_demands(parts, settings)

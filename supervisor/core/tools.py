@@ -62,6 +62,24 @@ class Tools:
                 self._by_name[name] = msgspec.structs.replace(tool, flavour=flavour)
         return apart
 
+    def who_cannot_be_asked(self) -> list[str]:
+        """What is wrong with the tools that contracts name in ``reconcile``, for people."""
+        return [
+            f"tool.{name}.reconcile: {tool.contract.reconcile.tool!r} {why}"
+            for name, tool in sorted(self._by_name.items())
+            if tool.contract.reconcile is not None
+            and (why := self._why_not(self._by_name.get(tool.contract.reconcile.tool)))
+        ]
+
+    def _why_not(self, asked: ServedTool | None) -> str:
+        if asked is None:
+            return f"is no tool; there are: {', '.join(self.names())}"
+        if not asked.contract.read_only:
+            return "is not read_only; allowed: a tool that only looks, because it is asked at any time"
+        if "idempotency_key" not in asked.description.schema.get("properties", {}):
+            return "takes no argument idempotency_key; allowed: a tool that does (and arguments, if it wants them)"
+        return ""
+
     def get(self, name: str) -> ServedTool | None:
         """The tool of that name."""
         return self._by_name.get(name)

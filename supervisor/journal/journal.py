@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 import trio
@@ -37,6 +37,7 @@ _PATIENCE_S = 1.0
 _RETRY_S = 0.5
 _MOST_WAITING = 20_000
 Then = Callable[[bool], None]
+T = TypeVar("T")
 
 
 class Entry:
@@ -267,6 +268,10 @@ class Journal:
     ) -> list[Event]:
         """Committed events; see `Store.events`. Raises StoreError."""
         return await self._thread.ask(self._store.events, after, limit, call, uid, run)
+
+    async def read(self, question: Callable[[Store, str], T], of: str) -> T:
+        """What ``question(store, of)`` finds, asked in the journal's own thread. Raises StoreError."""
+        return await self._thread.ask(question, self._store, of)
 
     async def wait_moved(self, after: int) -> None:
         """Wait until an event behind number ``after`` is committed."""

@@ -17,13 +17,16 @@ import msgspec
 from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import CallResult, Delivery, ErrorClass, ErrorInfo, OutputInfo, Reason, Status, Timing
 from supervisor.journal import rows
+from supervisor.journal.effect_rows import EffectRow, open_effects
 from supervisor.journal.output_report import Written, look_into, output_of
 from supervisor.journal.outputs import edges
 from supervisor.journal.results import MOST, KeptCall, pack
 from supervisor.journal.store import Change, Store
 
+MOST_OPEN = 10_000
+"""Open effects that are kept: see `effects.Effects`."""
 _STREAMS = ("both", "stdout", "stderr")
-_COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, submitted_ms"
+_COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, submitted_ms, call_fp"
 _UNSETTLED = f"SELECT {_COLUMNS}, state FROM calls WHERE {rows.STILL_OPEN}"  # noqa: S608  # our own words
 _KEPT = """SELECT id, uid, result, files, expires_ms, output_bytes FROM calls
     WHERE result IS NOT NULL ORDER BY expires_ms DESC LIMIT ?"""
@@ -38,11 +41,13 @@ class Key(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What of the last life goes on. ``interrupted``: calls that were settled here."""
+    """What of the last life goes on. ``interrupted``: calls that were settled here; ``effects``: those whose outcome is
+    not known, of all lives."""
 
     kept: list[KeptCall]
     keys: list[Key]
     interrupted: int
+    effects: list[EffectRow]
 
 
 class Clocks(NamedTuple):
@@ -55,7 +60,7 @@ class Clocks(NamedTuple):
 def recover(store: Store, outputs: str, ttl_ms: int, clocks: Clocks) -> Recovered:
     """Settle what was interrupted, then read what is kept. Blocking. Raises StoreError."""
     interrupted = _settle_interrupted(store, outputs, ttl_ms, clocks)
-    return Recovered(list(_kept(store, clocks)), list(_keys(store)), interrupted)
+    return Recovered(list(_kept(store, clocks)), list(_keys(store)), interrupted, open_effects(store, MOST_OPEN))
 
 
 def _settle_interrupted(store: Store, outputs: str, ttl_ms: int, clocks: Clocks) -> int:

@@ -15,29 +15,38 @@ import msgspec
 from protocol._events import EventKind
 from protocol._outcomes import CallResult
 from supervisor.journal.results import KeptCall, digest
+from supervisor.journal.schema import OPEN_EFFECT
 from supervisor.journal.store import Change, Draft
 
 PLANNED, CLAIMED, SENT, ACCEPTED = UNSETTLED = ("planned", "claimed", "sent", "accepted")
 STILL_OPEN = f"(result IS NULL AND state IN {UNSETTLED})"
 """In SQL, word for word that of the index `calls_open`. Python writes a tuple of words as SQL does."""
+_ARGUMENTS_KEPT = 65_536
+"""Characters of the arguments of an open effect that are kept for as long as it is open."""
 _TEXT_BYTES = 2_000
 """Bound on a free text in an event: the log is no place for a tool's output."""
 
-_COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, state, submitted_ms"
-_PLAN = f"""INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_COLUMNS = "id, uid, run, tool, place, said, key, read_only, deadline_ms, arguments, state, submitted_ms, call_fp"
+_PLAN = f"""INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING"""  # noqa: S608  # our own column names
 _CLAIM = _PLAN.replace("DO NOTHING", "DO UPDATE SET state = excluded.state")
 _FREE_PLACE = "UPDATE calls SET place = NULL WHERE place = ? AND id != ?"
 _ADVANCE = "UPDATE calls SET state = ? WHERE id = ? AND result IS NULL"
 _SETTLE = f"""INSERT INTO calls ({_COLUMNS}, expires_ms, result, files, output_bytes)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires_ms = excluded.expires_ms,
     result = excluded.result, files = excluded.files, output_bytes = excluded.output_bytes"""  # noqa: S608  # the same
+
+_FORGET = f"DELETE FROM calls WHERE id = ? AND place IS NULL AND NOT {OPEN_EFFECT}"  # noqa: S608  # ours
+_STRIP = f"""UPDATE calls SET result = NULL, files = NULL, arguments = CASE
+    WHEN {OPEN_EFFECT} AND length(arguments) <= {_ARGUMENTS_KEPT} THEN arguments END WHERE id = ?"""  # noqa: S608  # ours
+_TOO_OLD = f"DELETE FROM calls WHERE submitted_ms < ? AND NOT {STILL_OPEN} AND NOT {OPEN_EFFECT}"  # noqa: S608  # ours
 
 
 class CallRow(msgspec.Struct, gc=False):
     """What identifies a call for good. ``place``: digest of uid, run and delivery key; ``said``: of tool and arguments.
-    ``arguments``: their text, of calls that may change something. ``submitted_ms``: wall clock."""
+    ``arguments``: their text, of calls that may change something. ``submitted_ms``: wall clock. ``read_only``: it has
+    no effect of its own. ``call_fp``: what it does, in the eyes of its run."""
 
     id: str
     uid: int
@@ -50,6 +59,7 @@ class CallRow(msgspec.Struct, gc=False):
     deadline_ms: int
     arguments: str | None
     submitted_ms: int
+    call_fp: str | None = None
 
 
 def planned(row: CallRow, now_ms: int) -> tuple[Change, ...]:
@@ -114,16 +124,14 @@ def refused(call: str, uid: int, run: str | None, tool: str, reason: str, text: 
 
 
 def forgotten(call: str) -> tuple[Change, ...]:
-    """A result's time is up. The row stays only where its delivery key must be remembered; `too_old` takes it later."""
-    return (
-        Change("DELETE FROM calls WHERE id = ? AND place IS NULL", (call,)),
-        Change("UPDATE calls SET result = NULL, arguments = NULL, files = NULL WHERE id = ?", (call,)),
-    )
+    """A result's time is up. The row stays only where its delivery key must be remembered, until `too_old` takes it,
+    and where nobody knows yet what became of the call."""
+    return (Change(_FORGET, (call,)), Change(_STRIP, (call,)))
 
 
 def too_old(before_ms: int) -> tuple[Change, ...]:
     """Rows whose delivery key need not be remembered any more. By the index of their age: there may be many rows."""
-    return (Change(f"DELETE FROM calls WHERE submitted_ms < ? AND NOT {STILL_OPEN}", (before_ms,)),)  # noqa: S608  # ours
+    return (Change(_TOO_OLD, (before_ms,)),)
 
 
 def draft(kind: str, now_ms: int, call: str | None, uid: int | None, run: str | None, data: dict[str, Any]) -> Draft:
@@ -163,7 +171,7 @@ def _free_place(row: CallRow) -> tuple[Change, ...]:
 
 def _values(row: CallRow, state: str) -> tuple[object, ...]:
     place = (row.place, row.said, row.key, row.read_only, row.deadline_ms, row.arguments)
-    return (row.id, row.uid, row.run, row.tool, *place, state, row.submitted_ms)
+    return (row.id, row.uid, row.run, row.tool, *place, state, row.submitted_ms, row.call_fp)
 
 
 def _of(row: CallRow, kind: EventKind, now_ms: int, data: dict[str, Any]) -> Draft:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import apsw
 
+OPEN_EFFECT = "(state = 'unknown' AND read_only = 0 AND closed_ms IS NULL)"
+"""In SQL, word for word that of the index `calls_effects`."""
 MIGRATIONS = (
     """
     -- One row. `events` below `first_seq` have been pruned; `anchor` is the hash of the last of them.
@@ -90,6 +92,16 @@ MIGRATIONS = (
         period INTEGER NOT NULL,
         at_ms INTEGER NOT NULL
     ) WITHOUT ROWID;
+    """,
+    """
+    -- Open effects: calls whose outcome nobody saw. `closed`: what somebody has found out, `closed_by` whose uid (NULL:
+    -- the daemon itself). `call_fp`: what the call did, in the eyes of its run.
+    ALTER TABLE calls ADD COLUMN call_fp TEXT;
+    ALTER TABLE calls ADD COLUMN closed TEXT;
+    ALTER TABLE calls ADD COLUMN closed_ms INTEGER;
+    ALTER TABLE calls ADD COLUMN closed_by INTEGER;
+    CREATE INDEX calls_effects ON calls (submitted_ms)
+        WHERE (state = 'unknown' AND read_only = 0 AND closed_ms IS NULL);
     """,
 )
 

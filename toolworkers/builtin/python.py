@@ -21,7 +21,7 @@ _NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 _REPR_LIMIT = 64 << 10
 
 
-@tool(approval="never", fresh=True, failure_is_feedback=True)
+@tool(approval="never", fresh=True, failure_is_feedback=True, repeat_after_unknown="allow")
 def python(code: str, ctx: Context) -> Any:
     """Run Python code in a fresh process. The value of the last expression is the result; prints are its output."""
     statements, last = _compiled(code)

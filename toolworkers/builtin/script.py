@@ -14,7 +14,7 @@ from toolworkers._tools import ToolError, command
 _SUFFIX = {"sh": ".sh", "bash": ".sh", "python3": ".py", "node": ".cjs"}
 
 
-@command(approval="never", home="user", failure_is_feedback=True)
+@command(approval="never", home="user", failure_is_feedback=True, repeat_after_unknown="allow")
 def script(
     text: str, interpreter: Literal["sh", "bash", "python3", "node"] = "sh", args: list[str] | None = None
 ) -> CommandPlan:

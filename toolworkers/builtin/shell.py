@@ -6,7 +6,7 @@ from toolworkers._plans import CommandPlan
 from toolworkers._tools import command
 
 
-@command(approval="never", home="user", failure_is_feedback=True, roles={"cwd": "path"})
+@command(approval="never", home="user", failure_is_feedback=True, repeat_after_unknown="allow", roles={"cwd": "path"})
 def shell(
     argv: list[str], cwd: str | None = None, stdin: str | None = None, env: dict[str, str] | None = None
 ) -> CommandPlan:

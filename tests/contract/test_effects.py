@@ -1,0 +1,287 @@
+"""Effects of unknown outcome on the running product: listed until somebody knows, asked about where the contract says
+whom, never done again by themselves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadlined import CallResult, Client, RequestRefused
+from deadlined.client import CallHandle
+from tests.contract.conftest import TestedDaemon, open_daemons
+
+pytestmark = pytest.mark.contract
+MODULE = '''
+import pathlib, sqlite3, time
+from deadlined import Context, tool
+
+LEDGER = pathlib.Path(__file__).with_name("ledger.db")
+
+def book(key, job):
+    with sqlite3.connect(LEDGER) as ledger:
+        ledger.execute("CREATE TABLE IF NOT EXISTS payments (key TEXT UNIQUE, job TEXT)")
+        ledger.execute("INSERT INTO payments VALUES (?, ?)", (key, job))
+    ledger.close()
+
+def booked(key):
+    with sqlite3.connect(LEDGER) as ledger:
+        found = ledger.execute("SELECT job FROM payments WHERE key = ?", (key,)).fetchall()
+    ledger.close()
+    return found
+
+@tool(reconcile={"tool": "payment_state", "timeout_ms": 20_000})
+def pay(job: str, ctx: Context, books: bool = True, hangs: bool = True) -> str:
+    """Book a payment under the key of the call, and perhaps never say so."""
+    if books:
+        book(ctx.idempotency_key, job)
+    pathlib.Path(LEDGER.with_name(job)).touch()
+    if hangs:
+        time.sleep(1000)
+    return ctx.idempotency_key
+
+@tool(read_only=True)
+def payment_state(idempotency_key: str, arguments: dict) -> dict | str:
+    """Look into the ledger."""
+    if arguments["job"].startswith("odd"):
+        return "I had rather not say"
+    if booked(idempotency_key):
+        return {"state": "done", "result": {"receipt": idempotency_key, "for": arguments}}
+    return {"state": "not_done"}
+
+@tool(reconcile={"tool": "never_says", "timeout_ms": 150})
+def wires(job: str) -> str:
+    """Send, and never say so."""
+    pathlib.Path(LEDGER.with_name(job)).touch()
+    time.sleep(1000)
+
+@tool(read_only=True)
+def never_says(idempotency_key: str) -> dict:
+    time.sleep(1000)
+
+@tool(idempotent=True, retry={"attempts": 1})
+def puts(job: str) -> str:
+    """Write, and never say so."""
+    pathlib.Path(LEDGER.with_name(job)).touch()
+    time.sleep(1000)
+'''
+CONFIG = """
+[daemon]
+spares = 1
+[tool.payments]
+kind = "python"
+module = "payments"
+path = "{directory}"
+[tool.deploy]
+kind = "command"
+argv = ["sh", "-c", 'echo "$DEADLINED_IDEMPOTENCY_KEY" > "$1"; sleep 1000', "sh", "{{file}}"]
+arguments = {{ file = "str" }}
+reconcile = "deployed"
+[tool.deployed]
+kind = "command"
+argv = ["sh", "{directory}/deployed.sh", "{{idempotency_key}}"]
+arguments = {{ idempotency_key = "str" }}
+read_only = true
+"""
+DEPLOYED = """test "$(cat "$(dirname "$0")/deployed")" = "$1" && echo '{"state": "done"}'"""
+
+
+class Place:
+    """Where daemons of one state live, one after the other, and what their tools did there."""
+
+    def __init__(self, start: Callable[..., TestedDaemon], directory: Path) -> None:
+        self._start, self.directory = start, directory
+        self.deployed = directory / "deployed"
+        (directory / "payments.py").write_text(MODULE)
+        (directory / "deployed.sh").write_text(DEPLOYED)
+        self.config = CONFIG.format(directory=directory)
+        self.daemon = start(self.config)
+
+    def follow(self) -> None:
+        """The daemon is killed, and another one takes its place."""
+        self.daemon.kill()
+        self.daemon = self._start(self.config, after=self.daemon)
+
+    def payments(self) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(self.directory / "ledger.db")) as ledger:
+            return ledger.execute("SELECT job, key FROM payments ORDER BY rowid").fetchall()
+
+    def hang(self, client: Client, tool: str, job: str, **more: Any) -> CallHandle:
+        """A call that has done what it does, and goes on for ever."""
+        options = {name: more.pop(name) for name in ("key", "run", "detach") if name in more}
+        handle = client.submit(tool, {"job": job, **more}, deadline_ms=60_000, **options)
+        wait_for((self.directory / job).exists)
+        return handle
+
+    def cancelled(self, client: Client, tool: str, job: str, **more: Any) -> CallResult:
+        """One that was ended after it had done what it does."""
+        handle = self.hang(client, tool, job, **more)
+        handle.cancel()
+        return handle.wait(30)
+
+
+def wait_for(true: Callable[[], Any]) -> None:
+    until = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    directory = Path(tempfile.mkdtemp(prefix="dl-pay-"))
+    try:
+        with open_daemons() as start:
+            yield Place(start, directory)
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def client(place: Place) -> Iterator[Client]:
+    with Client(place.daemon.socket) as client:
+        yield client
+
+
+def noticed(result: CallResult) -> list[str]:
+    return [notice.text for notice in result.notices if notice.detector == "reconciled"]
+
+
+def kinds(client: Client, call: str) -> list[str]:
+    return [event.kind for event in client.events(call=call)]
+
+
+# ---------------------------------------------------------------- listed until somebody knows
+
+
+@pytest.mark.behaviour("M092")
+def test_a_call_that_did_its_work_and_was_cut_off_is_listed_until_somebody_closes_it(client: Client) -> None:
+    handle = client.submit("shell", {"argv": ["sh", "-c", "echo begun; sleep 1000"]}, deadline_ms=60_000)
+    assert next(handle.output()) == b"begun\n"
+    handle.cancel()
+    told = handle.wait(30)
+    assert told.delivery == "unknown"
+    (effect,) = client.effects()
+    assert (effect.call, effect.tool, effect.key) == (told.call, "shell", told.idempotency_key)
+    assert json.loads(effect.arguments or "")["argv"][0] == "sh"
+    closed = client.close_effect(told.call, "it had done nothing but talk")
+    assert (closed.closed, client.effects()) == ("it had done nothing but talk", [])
+    (event,) = [event for event in client.events(call=told.call) if event.kind == "effect_closed"]
+    assert event.data["note"] == "it had done nothing but talk"
+    assert client.handle(told.call).wait(5) == told, "what was told stays as it was"
+
+
+def test_what_was_seen_to_end_or_only_read_is_no_open_effect(client: Client) -> None:
+    client.call("shell", {"argv": ["false"]}, deadline_ms=30_000)
+    reading = client.submit("never_says", {"idempotency_key": "x"}, deadline_ms=60_000)
+    time.sleep(0.1)
+    reading.cancel()
+    assert reading.wait(30).status == "cancelled"
+    assert client.effects() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "note", "code"), [("c_never", "x", "unknown_call"), (None, "x", "not_open"), (None, " ", "not_open")]
+)
+def test_closing_what_is_not_open_says_what_it_is(client: Client, call: str | None, note: str, code: str) -> None:
+    ended = client.call("shell", {"argv": ["true"]}, deadline_ms=30_000).call
+    with pytest.raises(RequestRefused) as refused:
+        client.close_effect(call or ended, note)
+    assert refused.value.error.code == code
+    assert call is not None or "succeeded" in str(refused.value)
+
+
+def test_what_may_be_repeated_is_listed_too_because_nobody_has(place: Place, client: Client) -> None:
+    told = place.cancelled(client, "puts", "put1")
+    assert [effect.call for effect in client.effects()] == [told.call]
+    with pytest.raises(RequestRefused, match="note"):
+        client.close_effect(told.call, " ")
+    client.close_effect(told.call, "put again")
+    with pytest.raises(RequestRefused, match="closed already: put again"):
+        client.close_effect(told.call, "once more")
+
+
+# ---------------------------------------------------------------- asked about
+
+
+@pytest.mark.behaviour("M117")
+def test_the_tool_that_knows_is_asked_before_the_result_is_told(place: Place, client: Client) -> None:
+    told = place.cancelled(client, "pay", "paid1", key="k1")
+    assert (told.status, told.delivery, told.retryable) == ("cancelled", "succeeded", False)
+    assert told.content == {
+        "receipt": told.idempotency_key,
+        "for": {"job": "paid1"},
+    }
+    assert noticed(told) == ["payment_state says that it was done"]
+    assert client.effects() == []
+    assert kinds(client, told.call)[-2:] == ["effect_reconciled", "call_ended"]
+    assert client.call("pay", {"job": "paid1"}, key="k1").content == told.content
+    assert [job for job, _ in place.payments()] == ["paid1"]
+
+
+def test_what_was_not_done_is_said_to_be_and_runs_again_under_the_same_key(place: Place, client: Client) -> None:
+    for attempt, deadline_ms in enumerate((400, 1_600, 6_400, 25_600)):
+        key = f"k2-{attempt}"
+        told = client.call("pay", {"job": f"late{attempt}", "books": False}, deadline_ms=deadline_ms, key=key)
+        if told.delivery != "not_delivered":
+            break
+    assert (told.status, told.reason, told.delivery) == ("killed", "time_budget", "failed_definite")
+    assert told.retryable
+    again = client.submit("pay", {"job": f"late{attempt}", "books": False}, deadline_ms=60_000, key=key, announce=True)
+    assert again.call != told.call
+    again.cancel()
+    assert again.wait(30).idempotency_key == told.idempotency_key
+
+
+@pytest.mark.parametrize(("tool", "why"), [("pay", "gave no"), ("wires", "gave no answer")])
+def test_one_that_does_not_know_or_does_not_answer_leaves_it_open(
+    place: Place, client: Client, tool: str, why: str
+) -> None:
+    told = place.cancelled(client, tool, f"odd-{tool}")
+    assert (told.delivery, told.retryable) == ("unknown", False)
+    assert why in noticed(told)[0]
+    assert [effect.call for effect in client.effects()] == [told.call]
+    client.close_effect(told.call, "asked by telephone")
+
+
+def test_commands_ask_and_are_asked(place: Place, client: Client) -> None:
+    handle = client.submit("deploy", {"file": str(place.deployed)}, deadline_ms=60_000)
+    wait_for(lambda: place.deployed.exists() and place.deployed.read_text())
+    handle.cancel()
+    told = handle.wait(30)
+    assert (told.delivery, noticed(told)) == ("succeeded", ["deployed says that it was done"])
+    assert place.deployed.read_text().strip() == told.idempotency_key
+
+
+# ---------------------------------------------------------------- another life
+
+
+@pytest.mark.behaviour("M091")
+@pytest.mark.behaviour("M109")
+def test_a_new_life_lists_what_is_open_and_asks_about_it(place: Place) -> None:
+    with Client(place.daemon.socket) as client:
+        open_one = place.cancelled(client, "wires", "odd-wire").call
+        paid = place.hang(client, "pay", "paid3", key="k3").call
+        unpaid = place.hang(client, "pay", "unpaid3", books=False, key="k4").call
+        unheard = place.hang(client, "puts", "put3").call
+    place.follow()
+    with Client(place.daemon.socket) as client:
+        wait_for(lambda: [effect.call for effect in client.effects()] == [open_one, unheard])
+        assert "effect_reconciled" in kinds(client, paid)
+        assert client.handle(paid).wait(5).delivery == "unknown", "what the start had told stays as it was"
+        before = len(place.payments())
+        assert client.call("pay", {"job": "paid3"}, key="k3").replayed
+        assert len(place.payments()) == before
+        told = client.call("pay", {"job": "unpaid3", "books": False}, deadline_ms=1_500, key="k4")
+        assert told.call not in (paid, unpaid), "it was not done, and is a new call"
+        assert not told.replayed
+        for call in (open_one, unheard):
+            client.close_effect(call, "seen to")
