@@ -29,7 +29,7 @@ class RunOptions(TypedDict, total=False):
     own). ``checks``: commands that must exit 0 before ``finish`` is accepted."""
 
     goal: str
-    profile: str
+    profile: str | None
     deadline_ms: int | None
     limits: Mapping[str, int | None]
     checks: list[str]
@@ -45,7 +45,7 @@ def open_message(options: RunOptions, on_disconnect: OnDisconnect) -> cm.OpenRun
     return cm.OpenRun(
         id=0,
         goal=options.get("goal", ""),
-        profile=options.get("profile", "default"),
+        profile=options.get("profile"),
         deadline_ms=options.get("deadline_ms"),
         limits=dict(options.get("limits", {})),
         session=options.get("session"),

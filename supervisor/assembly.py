@@ -41,6 +41,8 @@ from supervisor.journal.outputs import OutputStore
 from supervisor.journal.store import Store
 from supervisor.judgement import Judgement
 from supervisor.lives import LifeRecords
+from supervisor.observe.desk import MetricsDesk
+from supervisor.observe.metrics import Metrics
 from supervisor.readers import EventReaders
 from supervisor.rounds import Rounds
 from supervisor.run_desk import RunDesk
@@ -71,6 +73,7 @@ class Parts:
     endings: Endings
     journal: Journal
     readers: EventReaders
+    metrics: MetricsDesk
     door: UnixDoor
 
 
@@ -157,7 +160,8 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     makers.first_ones()
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
-    desk = Desk(calls, tools, health, readers, RunDesk(runs, rounds), _effective(config, socket_path))
+    metrics = MetricsDesk(journal, Metrics(tools.names, config.alerts))
+    desk = Desk(calls, tools, health, readers, RunDesk(runs, rounds), metrics, _effective(config, socket_path))
     return Parts(
         host=host,
         state=state,
@@ -175,6 +179,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
         endings=endings,
         journal=journal,
         readers=readers,
+        metrics=metrics,
         door=UnixDoor(desk, _door_limits(config), makers.roots, Refusals(journal.note)),
     )
 

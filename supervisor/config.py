@@ -31,11 +31,12 @@ from supervisor.core.policy import Rule
 from supervisor.core.profiles import Budgets
 from supervisor.core.quarantine import QuarantineSettings, refuse_disorder
 from supervisor.core.respawn import RespawnSettings, refuse_contradictions
+from supervisor.observe.alerts import AlertSettings
 
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
-_TABLES = tuple("daemon limits tool quarantine restart profile tenant price detectors approval policy".split())
+_TABLES = tuple("daemon limits tool quarantine restart profile tenant price detectors approval policy alerts".split())
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -69,6 +70,7 @@ class DaemonSettings(msgspec.Struct, frozen=True):
 
 Machine = TypeVar("Machine", QuarantineSettings, RespawnSettings)
 _DAEMON_KINDS = typing.get_type_hints(DaemonSettings, include_extras=True)
+_ALERT_KINDS = typing.get_type_hints(AlertSettings, include_extras=True)
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -82,6 +84,7 @@ class Config(msgspec.Struct, frozen=True):
     budgets: Budgets = msgspec.field(default_factory=lambda: read_budgets({}))
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
     policy: tuple[Rule, ...] = ()
+    alerts: AlertSettings = msgspec.field(default_factory=AlertSettings)
     detectors: dict[str, Settings] = msgspec.field(default_factory=lambda: dict(SETS))
     file: str | None = None
     given: frozenset[str] = frozenset()
@@ -98,6 +101,7 @@ class Config(msgspec.Struct, frozen=True):
             **self.budgets.values(),
             "approval": msgspec.to_builtins(self.approval),
             "policy": [msgspec.to_builtins(rule) for rule in self.policy],
+            "alerts": msgspec.to_builtins(self.alerts),
             "detectors": {name: detector_values(settings) for name, settings in self.detectors.items()},
         }
         return values, {key: self._source(key) for key in _paths(values)}
@@ -158,6 +162,7 @@ def _config(document: dict[str, Any], file: str) -> Config:
         read_budgets(document, detectors),
         read_approval(document.get("approval", {})),
         read_policy(document.get("policy", [])),
+        AlertSettings(**read_fields(document.get("alerts", {}), _ALERT_KINDS, "alerts")),
         detectors,
         file,
         frozenset(_paths(document)),

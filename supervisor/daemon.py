@@ -141,6 +141,7 @@ class Daemon:
         nursery.start_soon(parts.second_line.run)
         await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
         _settle_memory()
+        await nursery.start(parts.metrics.run)
         nursery.start_soon(self._expire, parts)
         nursery.start_soon(parts.endings.run)
 

@@ -21,12 +21,14 @@ from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
 from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
+from supervisor.observe.desk import MetricsDesk
 from supervisor.readers import EventReaders
 from supervisor.run_desk import RunDesk
 
 if TYPE_CHECKING:
     from supervisor.health import Health
 
+Look = cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig | cm.AskMetrics
 _CHUNK = 256 << 10
 _WAITS = 1_024
 
@@ -56,11 +58,11 @@ class Desk:
         health: Health,
         readers: EventReaders,
         runs: RunDesk,
+        metrics: MetricsDesk,
         config: tuple[dict[str, object], dict[str, str]],
     ) -> None:
         self._calls, self._tools, self._health, self._readers = calls, tools, health, readers
-        self._runs = runs
-        self._config = config
+        self._runs, self._metrics, self._config = runs, metrics, config
         self._census = Census()
 
     def take(self, asker: Asker, message: cm.FromClient) -> None:
@@ -93,13 +95,13 @@ class Desk:
                 self._runs.take(asker, message)
             case cm.ListEffects() | cm.CloseEffect():
                 self._calls.effects.take(asker, message, self._calls.find)
-            case cm.ListTools() | cm.AskStatus() | cm.ListProcesses() | cm.AskConfig():
+            case cm.ListTools() | cm.AskStatus() | cm.ListProcesses() | cm.AskConfig() | cm.AskMetrics():
                 self._show(asker, message)
             case _:
                 asker.say(_failed(message.id, "not_served", "this daemon does not serve that yet"))
 
-    def _show(self, asker: Asker, ask: cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig) -> None:
-        """What the daemon is and has."""
+    def _show(self, asker: Asker, ask: Look) -> None:
+        """What the daemon is, has and has counted."""
         match ask:
             case cm.ListTools():
                 self._list_tools(asker, ask)
@@ -109,6 +111,8 @@ class Desk:
                 asker.say(cm.Processes(ask.id, self._rows()))
             case cm.AskConfig():
                 asker.say(cm.EffectiveConfig(ask.id, *self._config))
+            case cm.AskMetrics():
+                self._metrics.ask(asker, ask)
 
     def left(self, asker: Asker) -> None:
         """An asker is gone: nobody need tell it anything, and the calls that it held may end with it."""
@@ -118,6 +122,7 @@ class Desk:
             self._let_go(call)
         self._readers.left(asker)
         self._runs.left(asker)
+        self._metrics.left(asker)
         asker.awaited.clear()
         asker.attached.clear()
 

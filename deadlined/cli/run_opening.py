@@ -32,7 +32,7 @@ class Limit(click.ParamType[tuple[str, int | None]]):
 
 @click.command("open")
 @click.option("--goal", metavar="T", default="", help="What it is for, in a sentence.")
-@click.option("--profile", metavar="P", default="default", help="Whose limits and detectors hold.")
+@click.option("--profile", metavar="P", help="Whose limits and detectors hold; else the tenant's.")
 @click.option(
     "--deadline", "deadline_ms", type=Duration(), metavar="D", help=f"For the whole run, fixed once: {DURATION_FORM}."
 )
@@ -44,7 +44,7 @@ class Limit(click.ParamType[tuple[str, int | None]]):
 @client_options
 def open_command(
     goal: str,
-    profile: str,
+    profile: str | None,
     deadline_ms: int | None,
     limits: tuple[tuple[str, int | None], ...],
     checks: tuple[str, ...],

@@ -20,6 +20,8 @@ from supervisor.config_policy import ApprovalSettings
 from supervisor.core.policy import Action, Rule
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import RespawnSettings
+from supervisor.observe.alerts import AlertSettings
+from supervisor.observe.metrics import Metrics
 from toolworkers._registry import Registry, builtin_registry
 from toolworkers._world import ROOT_CAPABILITIES
 
@@ -113,6 +115,13 @@ def test_every_other_key_of_a_tool_is_documented():
 def test_the_keys_of_later_versions_are_named():
     said = TOOLS.split("Fields of later versions (", 1)[1].split(")", 1)[0]
     assert sorted(re.findall(r"`(\w+)`", said)) == sorted(config_tools._NOT_SERVED)
+
+
+def test_every_metric_is_documented_with_its_labels():
+    page = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = table_after(page, "## What is counted")
+    documented = [(row[0].strip("`"), tuple(re.findall(r"`(\w+)`", row[1]))) for row in rows]
+    assert documented == [(one.name, one.labels) for one in Metrics(lambda: (), AlertSettings()).snapshots()]
 
 
 def test_exit_codes_are_those_of_the_product():

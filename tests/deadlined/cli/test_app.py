@@ -61,7 +61,10 @@ def test_the_help_lists_every_command_without_importing_one():
         ["run", "nonsense"],
         ["run", "step"],
         *(["run", "open", "--deadline", d] for d in ("0", "-1s", "nan", "")),
-        *(["run", "open", "--limit", v] for v in ("steps", "steps=", "=3", "steps=-1", "steps=1.5", "steps=8MiB")),
+        *(
+            ["run", "open", "--limit", v]
+            for v in ("steps", "steps=", "=3", "steps=-1", "steps=1.5", "steps=8MiB", "stps=1")
+        ),
         ["run", "open", "--limit", "wall_ms=0s"],
         ["run", "charge", "r_1", "--in", "-1"],
         ["approve", "a_1", "--scope", "everything"],
