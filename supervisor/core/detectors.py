@@ -172,7 +172,6 @@ class Detectors:
     def blocked(self, ask: Ask, verdict: Verdict) -> None:
         """The call is not executed, because of this verdict of `before`."""
         if verdict.level == "too_early":
-            self._novelty.did(poll=False)
             return
         generation = self._tallies.blocked(ask.call_fp, ask.situation_fp)
         attempt = self._attempt(ask, "", generation, verdict)

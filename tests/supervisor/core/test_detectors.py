@@ -10,7 +10,7 @@ from protocol._contracts import Refresh
 from protocol._deadlines import NS_PER_MS
 from supervisor.core.attempts import MOST_TALLIES
 from supervisor.core.detector_sets import DEFAULT, SETS, Levels, Settings
-from supervisor.core.detectors import Detectors, Outcome
+from supervisor.core.detectors import Detectors
 from supervisor.core.novelty import MOST_SEEN
 from tests.supervisor.core.looping import (
     Run,
@@ -141,7 +141,7 @@ def test_a_success_ends_the_row_of_failures():
 
 
 def test_an_attempt_nobody_knows_the_end_of_counts_and_is_no_other_outcome():
-    calls = [*again(reading("a"), ok(), 3), (reading("a"), Outcome(True, unknown=True)), (reading("a"), ok())]
+    calls = [*again(reading("a"), ok(), 3), (reading("a"), lost()), (reading("a"), ok())]
     run = Run(STRICT, repeat_error=OFF, repeat_call=Levels(5)).play(calls)
     assert run.said == []
     assert run.call(reading("a"), ok()).count == 5
@@ -250,11 +250,17 @@ def test_what_came_too_early_counts_as_no_poll_and_not_for_the_breaker():
     assert {level for _, level, _ in run.said} == {"too_early", "warn"}
 
 
-def test_steps_of_polls_that_all_come_too_early_are_steps_without_progress():
+def test_steps_in_which_polls_come_too_early_and_nothing_else_happens_are_steps_without_progress():
     refresh = Refresh(min_interval_ms=1_000)
     run = Run().play(((polling(now_ms=n, refresh=refresh), ok()) for n in range(9)), steps=True)
     assert run.stopped is not None
     assert (run.stopped.detector, run.number) == ("no_progress", 5)
+    impatient = Run()
+    for n in range(9):
+        impatient.call(polling(now_ms=1_000 * n, refresh=refresh), ok("pending"))
+        impatient.call(polling(now_ms=1_000 * n + 1, refresh=refresh))
+        impatient.step_over()
+    assert impatient.stopped is None
 
 
 @pytest.mark.behaviour("M108")
@@ -263,6 +269,21 @@ def test_a_tool_says_how_often_an_answer_that_does_not_change_may_be_asked_for()
     assert run.said == [(5, "block", "poll_no_progress")]
     assert Run().play((polling(refresh=Refresh(max=3)), ok(n)) for n in range(60)).said == []
     assert [level for _, level, _ in Run().play(again(polling(refresh=Refresh(max=0)), ok(), 2)).said] == ["block"]
+    over_a_warning = Run().play(again(polling(refresh=Refresh(max=12)), ok(), 14))
+    assert over_a_warning.firsts() == [(11, "warn", "poll_no_progress"), (14, "block", "poll_no_progress")]
+
+
+def test_polls_neither_bring_the_breaker_nor_meet_it():
+    polled = Run().play(again(polling(), ok(), 20))  # ten of them were warned of
+    assert polled.play(again(reading("a"), ok("other"), 6)).said[-1] == (26, "warn", "repeat_call")
+    looped = Run()
+    for n in range(4):
+        looped.play(again(reading(f"loop {n}"), ok(), 8 if n < 3 else 6))  # ten warnings
+    refresh = Refresh(min_interval_ms=1)
+    looped.play((polling(now_ms=n, refresh=refresh), ok()) for n in range(11))
+    assert looped.said[-1] == (41, "warn", "poll_no_progress")
+    assert looped.call(polling(now_ms=10, refresh=refresh)).level == "too_early"
+    assert looped.stopped is None
 
 
 # ---------------------------------------------------------------- cycles
