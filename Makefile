@@ -42,7 +42,13 @@ bench: $(VENV)/.ready
 cases: $(VENV)/.ready
 	$(BIN)/python -m tests.proven cases --lanes $(TEST_LANES) $(if $(COLLECT),--collect)
 
-bench-peers compare behaviours mutants:
+behaviours: $(VENV)/.ready
+	$(BIN)/python -m tests.proven behaviours --lanes $(TEST_LANES) $(if $(COLLECT),--collect)
+
+mutants: $(VENV)/.ready
+	$(BIN)/python -m tests.mutants --lanes $(LANES) $(if $(ONLY),--only $(ONLY)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+
+bench-peers compare:
 	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
 
 trust: $(VENV)/.ready

@@ -33,6 +33,31 @@ def test_there_are_132_cases_each_with_its_report_and_what_must_hold() -> None:
     assert len({row.holds for row in rows.values()}) == 132
 
 
+def test_there_are_173_behaviours_each_shown_in_one_way() -> None:
+    rows = SUBJECTS["behaviours"].rows()
+    assert list(rows) == [f"M{number:03}" for number in range(1, 174)]
+    for id_, row in rows.items():
+        assert 20 < len(row.holds) < 120, id_
+        assert sum(bool(way) for way in (row.entailed_by, row.doc, row.needs)) <= 1, id_
+        assert set(row.entailed_by) <= rows.keys() - {id_}, id_
+    documented = [id_ for id_, row in rows.items() if row.doc]
+    assert len(documented) <= 20, "at most so many by documentation alone"
+    assert len({row.holds for row in rows.values()}) == 173
+
+
+def test_an_entailed_row_stands_and_falls_with_the_rows_that_entail_it() -> None:
+    rows = {
+        "A": Row("", ""),
+        "B": Row("", "", ("A",)),
+        "C": Row("", "", ("B", "D")),
+        "D": Row("", "", needs="more"),
+        "E": Row("", "", doc="docs/no-such-page.md"),
+    }
+    found = verdict(rows, {"t": {"ids": ["A"], "outcome": "passed", "why": ""}})
+    assert (found.proven, found.entailed, found.documented) == (["A"], ["B"], [])
+    assert set(found.missing) == {"C", "D", "E"}
+
+
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
 def test_every_mark_of_a_test_names_rows_of_the_list(subject: Subject) -> None:
     rows = subject.rows()
@@ -94,7 +119,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
 @pytest.mark.parametrize("lanes", [0, 2])
 def test_proven_is_what_passed_in_all_its_parts_and_nothing_else(small: Subject, lanes: int) -> None:
     code, outcomes = command.run_marked(small, lanes, collect=False)
-    found = verdict([f"X{number}" for number in range(1, 8)], outcomes)
+    found = verdict({f"X{number}": Row("", "") for number in range(1, 8)}, outcomes)
     assert code == 1
     assert found.proven == ["X1", "X3"]
     assert {id_: why.partition(":")[0] for id_, why in found.missing.items()} == {
@@ -111,7 +136,8 @@ def test_proven_is_what_passed_in_all_its_parts_and_nothing_else(small: Subject,
 def test_counting_runs_nothing(small: Subject) -> None:
     code, outcomes = command.run_marked(small, 0, collect=True)
     assert code == 0
-    assert verdict(["X1", "X6", "X7"], outcomes, "collected").proven == ["X1", "X6"]
+    rows = {id_: Row("", "") for id_ in ("X1", "X6", "X7")}
+    assert verdict(rows, outcomes, "collected").proven == ["X1", "X6"]
 
 
 def test_the_report_says_how_many_and_lists_the_others() -> None:

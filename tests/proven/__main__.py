@@ -1,4 +1,4 @@
-"""`python -m tests.proven cases [--collect] [--lanes N]`
+"""`python -m tests.proven cases|behaviours [--collect] [--lanes N]`
 
 Runs the tests marked for a list, says how many of its rows they prove and lists the others with the reason. Exit 0 when
 no marked test failed, 1 when one did or pytest broke, 2 for a usage error.
@@ -53,9 +53,12 @@ def run_marked(subject: Subject, lanes: int, collect: bool) -> tuple[int, Outcom
 def report(subject: Subject, rows: dict[str, Row], found: Verdict, tests: int, seconds: float, collect: bool) -> str:
     """One line of figures, then a line for each row that is not proven."""
     did = "have a test" if collect else "proven"
-    lines = [f"{subject.name}: {len(found.proven)} of {len(rows)} {did}; {tests} marked tests, {seconds:.1f} s"]
+    beside = f", {len(found.entailed)} entailed by others, {len(found.documented)} by documentation alone"
+    also = beside if found.entailed or found.documented else ""
+    lines = [f"{subject.name}: {len(found.proven)} of {len(rows)} {did}{also}; {tests} marked tests, {seconds:.1f} s"]
     for id_, why in found.missing.items():
-        lines.append(f"  {id_}  {rows[id_].source:<45} {why}; wanted: {rows[id_].holds}")
+        source = f"{rows[id_].source:<45} " if rows[id_].source else ""
+        lines.append(f"  {id_}  {source}{why}; wanted: {rows[id_].holds}")
     lines += [f"  red: {test}" for test in found.red]
     return "\n".join(lines)
 

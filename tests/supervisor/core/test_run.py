@@ -182,6 +182,10 @@ def test_a_wrap_up_never_goes_beyond_the_deadline_and_ends_without_an_answer() -
     assert (end.reason, end.phase, end.answer) == (RunReason.TIME_BUDGET, "decide", None)
 
 
+def test_a_stop_shortly_before_the_deadline_leaves_only_that_much_to_conclude() -> None:
+    assert RunMachine(DEADLINE, wrap_up_ns=1_000).on(spent(DEADLINE - 400)) == (machine.WrapUp(DEADLINE),)
+
+
 def test_a_run_that_is_stuck_gets_no_wrap_up() -> None:
     assert settled(RunMachine(DEADLINE, wrap_up_ns=1_000).on(stop())).status is RunStatus.STUCK
 
