@@ -57,9 +57,10 @@ _PASSES = frozenset(
         FailureKind.NO_OUTPUT,
     )
 )
-_PASSING_STATUSES = frozenset((408, 429, 529))
+_PASSING_STATUSES = frozenset((408, 429))
 _KEY_REFUSED = frozenset((401, 403))
 _SERVER_ERRORS = range(500, 600)
+"""529, overloaded, among them."""
 
 
 def class_of(failure: ProviderFailure) -> ErrorClass:

@@ -47,6 +47,7 @@ _TERMINATED = (
     "SIGTERM was sent {} before the deadline, and the call ended after that: it may have stopped half-way, whatever it"
     " says"
 )
+_ORDINALS = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 11)))
 _COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
 
 
@@ -281,6 +282,8 @@ def _summary(result: CallResult) -> str:
     """One line for people: tool, what became of it, how long it took, what was left."""
     why = f" ({result.reason})" if result.reason else ""
     line = f"{result.tool}: {result.status}{why} after {say_duration(result.timing.duration_ms)}"
+    if result.attempts > 1:
+        line += f", at the {_ORDINALS[result.attempts]} attempt"
     if result.kill is None:
         return line
     confirmed = result.kill.confirmed_after_ms

@@ -35,14 +35,14 @@ def patient(ctx: Context, ledger: str) -> None:
     raise ToolError("come back later", "busy", "transient_tool")
 
 
-@tool
+@tool(approval="never")
 def writes(ctx: Context, ledger: str) -> None:
     """Fail in a way that passes, after something may have been done."""
     _entered(ctx, ledger)
     raise ToolError("the answer was lost", "busy", "transient_tool")
 
 
-@tool(idempotent=True, retry={"attempts": 3, "on": ["worker_lost"], "base_ms": 1})
+@tool(approval="never", idempotent=True, retry={"attempts": 3, "on": ["worker_lost"], "base_ms": 1})
 def dies_once(ctx: Context, ledger: str) -> int:
     """Lose the first worker."""
     attempt = _entered(ctx, ledger)
@@ -51,7 +51,12 @@ def dies_once(ctx: Context, ledger: str) -> int:
     return attempt
 
 
-@tool(idempotent=True, retry={"attempts": 3, "on": ["memory_limit"], "base_ms": 1}, limits={"memory_bytes": 64 << 20})
+@tool(
+    approval="never",
+    idempotent=True,
+    retry={"attempts": 3, "on": ["memory_limit"], "base_ms": 1},
+    limits={"memory_bytes": 64 << 20},
+)
 def always_too_much(ctx: Context, ledger: str) -> int:
     """Need more memory than there is, each time."""
     _entered(ctx, ledger)

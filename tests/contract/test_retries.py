@@ -15,6 +15,8 @@ pytestmark = pytest.mark.contract
 
 HERE = Path(__file__).parent
 CONFIG = f"""
+[daemon]
+shutdown_drain_ms = 100
 [tool.flaky]
 kind = "python"
 module = "retry_tools"
@@ -121,12 +123,39 @@ def test_a_wait_that_ends_behind_the_deadline_is_not_begun(client, ledger):
 
 @pytest.mark.behaviour("M088")
 def test_a_cancel_ends_the_wait_and_frees_what_the_call_held(client, ledger):
-    handle = client.submit("patient", {"ledger": str(ledger)}, deadline_ms=600_000, run="r")
+    run = client.open_run()
+    handle = run.submit("patient", {"ledger": str(ledger)}, deadline_ms=600_000)
     wait_until(lambda: any(event.kind == "retry_scheduled" for event in client.events(call=handle.call)), "no wait")
     assert all(row.pid is None for row in client.processes() if row.call == handle.call)
-    behind = client.submit("writes", {"ledger": str(ledger)}, deadline_ms=60_000, run="r")
+    behind = run.submit("writes", {"ledger": str(ledger)}, deadline_ms=60_000)
+    assert len(attempts(ledger)) == 1
     handle.cancel()
     result = handle.wait()
     assert (result.status, result.reason, result.delivery) == ("cancelled", "client", "failed_definite")
     assert behind.wait().status == "error"
     assert len(attempts(ledger)) == 2
+
+
+def test_each_retry_of_a_run_is_paid_from_its_budget_before_it_happens(client, ledger):
+    run = client.open_run(limits={"retries": 1, "wall_ms": 60_000})
+    result = run.call("flaky", {"ledger": str(ledger)})
+    assert (result.status, result.error.message, len(attempts(ledger))) == (
+        "error",
+        "HTTP 429 from the other side, 2 times now",
+        2,
+    )
+    assert [notice.text for notice in result.notices][-1] == "not tried again: its run has no retry left"
+    stop = run.wait()
+    assert (stop.status, stop.reason, stop.budgets["retries"].used) == ("budget_exhausted", "retry_budget", 1)
+    (event,) = [event for event in run.events() if event.kind == "retry_scheduled"]
+    assert (event.data["charge"], event.data["attempt"]) == ({"retries": 1}, 2)
+
+
+def test_a_daemon_that_stops_does_not_wait_for_a_call_that_sleeps(client, daemon, ledger):
+    """The last one of this module: the others have no daemon after it. That it leaves nothing is seen at its end."""
+    handle = client.submit("patient", {"ledger": str(ledger)}, deadline_ms=600_000)
+    wait_until(lambda: any(event.kind == "retry_scheduled" for event in client.events(call=handle.call)), "no wait")
+    daemon.process.terminate()
+    result = handle.wait()
+    assert (result.status, result.reason, result.delivery) == ("cancelled", "shutdown", "failed_definite")
+    daemon.process.wait(60)

@@ -460,19 +460,40 @@ def test_what_an_earlier_attempt_may_have_done_is_not_forgotten(last, delivery):
     assert settlement(call.on(last)).delivery is delivery
 
 
+FIRST_ATTEMPTS: dict[str, list[machine.Input]] = {
+    "its end was asked for, and its answer came too late": [
+        machine.Accepted(2),
+        machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, 3),
+        machine.Answered(OK, 4),
+        machine.Died(5, 4, out_of_memory=True),
+    ],
+    "two workers were dead when the call came": [machine.Died(2), machine.Placed(3), machine.Died(4)],
+    "its frame was not taken twice": [
+        machine.Unsent(2),
+        machine.Died(3, 3),
+        machine.Placed(4),
+        machine.Unsent(5),
+        machine.Died(6, 6),
+    ],
+}
+
+
 @pytest.mark.behaviour("M166")
-def test_nothing_of_an_attempt_reaches_the_next_one():
-    """An end that was asked for, a frame that was not taken, a worker that was dead when the call came: each of them
-    decided about the first attempt, and decides nothing about the second."""
-    call = patient(PATIENT)
-    call.on(machine.EndAsked(Status.KILLED, Reason.MEMORY_LIMIT, 3))
-    call.on(machine.Died(4, 4, out_of_memory=True))
-    assert call.on(machine.RetryDue(10)) == (machine.Begin(),)
-    call.on(machine.Placed(11))
-    assert call.on(machine.Died(12)) == (machine.PlaceAgain(),)
-    call.on(machine.Placed(13))
-    call.on(machine.Accepted(14))
-    settle = settlement(call.on(machine.Died(LATE + 2, LATE + 1)))
+@pytest.mark.parametrize("first", FIRST_ATTEMPTS.values(), ids=FIRST_ATTEMPTS)
+def test_nothing_of_an_attempt_reaches_the_next_one(first):
+    def second() -> CallMachine:
+        call = CallMachine(DEADLINE, contract=PATIENT)
+        for given_input in (machine.Placed(1), *first):
+            call.on(given_input)
+        assert call.on(machine.RetryDue(10)) == (machine.Begin(),)
+        call.on(machine.Placed(11))
+        return call
+
+    unheard, killed, answered = second(), second(), second()
+    assert unheard.on(machine.Died(12)) == (machine.PlaceAgain(),)
+    killed.on(machine.Accepted(12))
+    settle = settlement(killed.on(machine.Died(50, 49)))
     assert (settle.status, settle.reason, settle.late_result) == (Status.KILLED, Reason.TIME_BUDGET, False)
     assert settle.death is not None
     assert settle.death.due_ns == DEADLINE
+    assert settlement(answered.on(machine.Answered(OK, 12))).status is Status.OK

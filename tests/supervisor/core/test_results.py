@@ -198,3 +198,21 @@ def test_an_answer_after_the_grace_has_begun_is_marked(grace_ms, told):
 def test_a_call_that_had_not_begun_is_not_said_to_have_run(delivery, says):
     settle = msgspec.structs.replace(killed(Death(100 * MS, 101 * MS, 103 * MS, 1)), delivery=delivery)
     assert says in result_of(facts(), settle).error.message
+
+
+def test_a_call_that_was_tried_again_says_how_often():
+    tried = msgspec.structs.replace(facts(), attempts=3)
+    result = result_of(tried, answered(Ended(1, "ok"), Status.OK))
+    assert (result.attempts, result.summary) == (3, "shell: ok after 40 ms, at the 3rd attempt")
+    assert "attempt" not in result_of(facts(), answered(Ended(1, "ok"), Status.OK)).summary
+
+
+def test_a_deadline_between_two_attempts_is_told_as_that_and_nothing_is_said_of_a_call_that_ran():
+    between = Settle(Status.KILLED, Reason.TIME_BUDGET, Delivery.UNKNOWN, 101 * MS, "backoff")
+    result = result_of(facts(read_only=True), between)
+    assert (result.phase, result.kill, result.next_action, result.retryable) == ("backoff", None, None, True)
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == (
+        "deadline",
+        "its deadline of 100 ms came before it could be tried again",
+    )
