@@ -124,6 +124,7 @@ def told_at_end(run: LiveRun, stop: StopRecord) -> dict[str, Any]:
         "phase": stop.phase,
         "step": stop.step,
         "calls": run.calls,
+        "deadline_ms": stop.deadline.deadline_ms,
         "elapsed_ms": stop.deadline.elapsed_ms,
         "overrun_ms": stop.deadline.overrun_ms,
         "profile": run.spec.profile,

@@ -7,6 +7,7 @@ Rules
    from running. The ratio is of the attempts at that tool.
 3. A retry is the daemon's (it tried a call again by itself), or the client's: the next attempt in the same run at a
    tool whose last attempt there had failed. Its class says by what; ``argument`` and ``policy`` cannot pass by trying.
+   A call that the daemon makes for a run (a check) is no attempt of anybody's.
 4. An effect is open when a call that was claimed ended without anybody knowing how far it came, until it is closed or
    reconciled.
 5. A kill that is not confirmed has survivors until it is; a new daemon begins without any.
@@ -63,6 +64,7 @@ class CallMetrics:
     def __init__(self, served: Callable[[], Container[str]]) -> None:
         self._served = served
         self._claimed: set[str] = set()
+        self._attempts_under_way: set[str] = set()
         self._open: OrderedDict[str, None] = OrderedDict()
         self._unconfirmed: set[object] = set()
         self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
@@ -138,6 +140,8 @@ class CallMetrics:
     def _validated(self, event: Event) -> None:
         tool = self._tool(event)
         self._attempted(event.run, tool)
+        if event.call is not None:
+            self._attempts_under_way.add(event.call)
         if event.data.get("prior"):
             self._repeated.add(tool)
 
@@ -188,9 +192,11 @@ class CallMetrics:
         self._late.add(by=bool(data.get("late_result")))
         if data.get("kill"):
             self._killed(tool, reason, data["kill"])
-        if event.run is not None:
+        call = event.call or ""
+        if event.run is not None and call in self._attempts_under_way:
             self._failing(event.run, tool, _CLASS_OF_REASON.get(reason) or _CLASS_OF_STATUS.get(status))
-        self._settle_effect(event.call or "", data.get("delivery"))
+        self._attempts_under_way.discard(call)
+        self._settle_effect(call, data.get("delivery"))
 
     def _killed(self, tool: str, reason: str, receipt: Mapping[str, Any]) -> None:
         self._kills.add(tool, reason)
@@ -216,6 +222,7 @@ class CallMetrics:
         """What the last daemon's journal does not tell of any more is not in flight any more."""
         self._unconfirmed.clear()
         self._claimed.clear()
+        self._attempts_under_way.clear()
 
     def _not_confirmed(self, event: Event) -> None:
         self._late_confirm.add()

@@ -107,6 +107,8 @@ class RunMetrics:
             self._interrupted.add()
         self._measure(data)
         self._compare(data.get("used") or {}, data.get("limits") or {})
+        if data.get("deadline_ms") and "elapsed_ms" in data:
+            self._shares.see(data["elapsed_ms"] / data["deadline_ms"], Dimension.WALL_MS)
 
     def _measure(self, data: Mapping[str, Any]) -> None:
         """How much of everything; a run whose daemon died cannot say it all."""
@@ -124,7 +126,7 @@ class RunMetrics:
 
     def _compare(self, used: Mapping[str, int], limits: Mapping[str, int]) -> None:
         for name, limit in limits.items():
-            if limit > 0:
+            if limit > 0 and name != Dimension.WALL_MS:  # time is the deadline's
                 self._shares.see(used.get(name, 0) / limit, _budget(name))
         steps = limits.get(Dimension.STEPS)
         if steps is not None and used.get(Dimension.STEPS, 0) >= steps:

@@ -160,10 +160,12 @@ def test_every_feature_is_described() -> None:
 
 
 def test_every_code_of_a_refusal_that_the_daemon_says_is_on_the_page() -> None:
-    """The words in the sources of desk and door, read as text."""
+    """The words in the sources, read as text: of desks and doors, and of the refusals that they pass on."""
     root = Path(__file__).resolve().parents[2] / "supervisor"
-    sources = (root / "desk.py").read_text() + (root / "doors" / "connection.py").read_text()
-    said = set(re.findall(r'_failed\(\s*[\w.]+, "(\w+)"', sources))
+    files = [*root.glob("*.py"), *root.glob("doors/*.py"), *root.glob("observe/*.py"), root / "core" / "profiles.py"]
+    sources = "".join(file.read_text() for file in files)
+    said = set(re.findall(r'(?:_failed\(\s*[\w.]+,|RunRefusal\(|Objection\()\s*"(\w+)"', sources))
+    said |= {"unknown_profile", "profile_not_allowed"} & set(re.findall(r'"(\w+)"', sources))
     said |= set(re.findall(r'ErrorInfo\(ErrorClass\.\w+, "(\w+)"', sources)) - {"content"}  # that one is in a result
     said |= {"protocol_error", "supervisor_bug"}
     assert {row[0].strip("`") for table in tables(section("ERRORS")) for row in table} == said

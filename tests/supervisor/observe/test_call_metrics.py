@@ -73,6 +73,7 @@ def test_the_share_of_retries_that_arguments_or_permission_caused(log: Log) -> N
 def test_a_clients_retry_is_the_next_attempt_at_a_tool_that_failed_in_its_run(
     log: Log, end: dict[str, str], error: str
 ) -> None:
+    log("call_validated", "c_1", "r_1", tool="shell", prior=0)
     ended(log, run="r_1", **end)
     log("call_validated", "c", "r_2", tool="shell", prior=0)
     log("call_validated", "c", "r_1", tool="search", prior=0)
@@ -82,12 +83,17 @@ def test_a_clients_retry_is_the_next_attempt_at_a_tool_that_failed_in_its_run(
 
 
 def test_after_a_success_or_the_end_of_its_run_the_next_attempt_is_no_retry(log: Log) -> None:
-    ended(log, run="r_1", status="error")
-    ended(log, run="r_1")
-    log("call_validated", "c", "r_1", tool="shell", prior=0)
-    ended(log, run="r_1", status="error")
+    for call, status in (("c_1", "error"), ("c_2", "ok"), ("c_3", "error")):
+        log("call_validated", call, "r_1", tool="shell", prior=0)
+        ended(log, call, run="r_1", status=status)
     log("run_settled", None, "r_1", status="completed", reason="finish_accepted")
-    log("call_validated", "c", "r_1", tool="shell", prior=0)
+    log("call_validated", "c_4", "r_1", tool="shell", prior=0)
+    assert log.value("deadlined_retries_total", "client", "feedback") == 1  # that of c_2
+
+
+def test_a_check_that_fails_is_no_attempt_of_the_client(log: Log) -> None:
+    ended(log, "c_1", run="r_1", status="error")
+    log("call_validated", "c_2", "r_1", tool="shell", prior=0)
     assert log.samples("deadlined_retries_total") == ()
 
 
@@ -137,6 +143,7 @@ def test_the_memory_for_runs_and_effects_is_bounded(log: Log, monkeypatch: pytes
     monkeypatch.setattr(call_metrics, "_MOST_RUNS", 2)
     monkeypatch.setattr(call_metrics, "_MOST_EFFECTS", 2)
     for number in range(3):
+        log("call_validated", f"c_{number}", f"r_{number}", tool="shell", prior=0)
         log("call_claimed", f"c_{number}", tool="shell")
         ended(log, f"c_{number}", run=f"r_{number}", status="killed", reason="time_budget", delivery="unknown")
     assert log.value("deadlined_unresolved_effects") == 2

@@ -78,9 +78,15 @@ def test_runs_are_counted_by_status_and_reason(log: Log) -> None:
 
 def test_what_a_run_used_of_each_limit_is_a_share_without_names_of_tools(log: Log) -> None:
     used = {"steps": 5, "tool_calls[search]": 3, "tokens_total": 15_500}
-    settled(log, used=used, limits={"steps": 10, "tool_calls[search]": 3, "tokens_total": 15_000, "retries": 0})
+    limits = {"steps": 10, "tool_calls[search]": 3, "tokens_total": 15_000, "retries": 0, "wall_ms": 1}
+    settled(log, used=used, limits=limits, elapsed_ms=120, deadline_ms=480)
     shares = {one.labels[0]: one.value for one in log.samples("deadlined_run_budget_used_ratio")}
-    assert shares == {"steps": 0.5, "tool_calls[]": 1.0, "tokens_total": pytest.approx(15_500 / 15_000)}
+    assert shares == {
+        "steps": 0.5,
+        "tool_calls[]": 1.0,
+        "tokens_total": pytest.approx(15_500 / 15_000),
+        "wall_ms": 0.25,
+    }
 
 
 def test_a_run_whose_daemon_died_counts_as_settled_and_measures_nothing(log: Log) -> None:
