@@ -117,3 +117,12 @@ def _socket() -> socket.socket:
         except OSError:
             continue
     raise LookupError("no socket")
+
+
+@tool(approval="never", reusable=True)
+def append(file: str, line: str) -> str:
+    """One side effect, by a worker that may serve the next call too: a line in a file."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+    return line
