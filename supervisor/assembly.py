@@ -160,7 +160,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     makers.first_ones()
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
-    metrics = MetricsDesk(journal, Metrics(tools.names, config.alerts))
+    metrics = MetricsDesk(journal, Metrics(tools.is_served, config.alerts))
     desk = Desk(calls, tools, health, readers, RunDesk(runs, rounds), metrics, _effective(config, socket_path))
     return Parts(
         host=host,

@@ -73,7 +73,7 @@ def print_view(view: RunView) -> None:
         click.echo(printable(line))
     shown = {name: one for name, one in view.budgets.items() if one.limit is not None or one.used or one.reserved}
     rows = [(name, *_cells(one), view.sources.get(name, "-")) for name, one in shown.items()]
-    print_columns(("budget", "limit", "used", "reserved", "left", "from"), rows)
+    print_columns(("budget", "limit", "used", "", "reserved", "left", "from"), rows)
     for notice in view.notices:
         click.echo(printable(f"notice ({notice.detector}, {notice.level}): {notice.text}"))
     if view.stop is not None:
@@ -88,10 +88,18 @@ def step_line(view: RunView) -> str:
 
 
 def budget_line(view: RunView, names: Iterable[str]) -> str:
-    """``tokens_in 700 of 50000 · model_calls 1``: what was used of some budgets."""
-    shown = [(name, view.budgets[name]) for name in names if name in view.budgets]
-    told = (f"{name} {one.used}" + (f" of {one.limit}" if one.limit is not None else "") for name, one in shown)
-    return " · ".join(told)
+    """``tokens_total 13500 of 15000 (90 %) · model_calls 1``: what was used of some budgets."""
+    return " · ".join(f"{name} {_used(view.budgets[name])}" for name in names if name in view.budgets)
+
+
+def _used(one: DimensionView) -> str:
+    if one.limit is None:
+        return str(one.used)
+    return f"{one.used} of {one.limit} {_percent(one)}".rstrip()
+
+
+def _percent(one: DimensionView) -> str:
+    return "" if one.percent is None else f"({one.percent} %)"
 
 
 def _about(view: RunView) -> list[str]:
@@ -104,8 +112,8 @@ def _about(view: RunView) -> list[str]:
     return lines + [f"waits for a decision: {one}" for one in view.approvals if view.stop is None]
 
 
-def _cells(one: DimensionView) -> tuple[str, str, str, str]:
-    return (_or_dash(one.limit), str(one.used), str(one.reserved), _or_dash(one.left))
+def _cells(one: DimensionView) -> tuple[str, ...]:
+    return (_or_dash(one.limit), str(one.used), _percent(one), str(one.reserved), _or_dash(one.left))
 
 
 def _or_dash(value: int | None) -> str:

@@ -84,6 +84,10 @@ class Tools:
         """The tool of that name."""
         return self._by_name.get(name)
 
+    def is_served(self, name: str) -> bool:
+        """Whether there is a tool of that name."""
+        return name in self._by_name
+
     def descriptions(self, name: str | None = None) -> list[ToolDescription]:
         """All tools by name, or the one asked for (an empty list when there is none)."""
         return [tool.description for key, tool in sorted(self._by_name.items()) if name in (None, key)]

@@ -70,9 +70,13 @@ class Alerts:
         if used is None:
             return []
         used["calls"] += charge.get("tool_calls", 0)
-        used["tokens"] += charge.get("tokens_total", charge.get("tokens_in", 0) + charge.get("tokens_out", 0))
-        alerts = [Alert(run, kind, used[kind], self.settings.threshold(kind)) for kind in KINDS]
-        fired = [one for one in alerts if 0 < one.threshold < one.used and run not in self._told[one.kind]]
-        for one in fired:
-            self._told[one.kind].add(run)
-        return fired
+        if "tool_calls" not in charge:  # no charge is of both
+            used["tokens"] += charge.get("tokens_total", charge.get("tokens_in", 0) + charge.get("tokens_out", 0))
+        return [self._alert(run, kind, used[kind]) for kind in KINDS if self._is_over(run, kind, used[kind])]
+
+    def _is_over(self, run: str, kind: Kind, used: int) -> bool:
+        return 0 < self.settings.threshold(kind) < used and run not in self._told[kind]
+
+    def _alert(self, run: str, kind: Kind, used: int) -> Alert:
+        self._told[kind].add(run)
+        return Alert(run, kind, used, self.settings.threshold(kind))

@@ -59,9 +59,9 @@ _CLASS_OF_STATUS: Mapping[str, str] = {
 
 
 class CallMetrics:
-    """``served``: the tools that are served now."""
+    """``served``: whether a tool is served now."""
 
-    def __init__(self, served: Callable[[], Container[str]]) -> None:
+    def __init__(self, served: Callable[[str], bool]) -> None:
         self._served = served
         self._claimed: set[str] = set()
         self._attempts_under_way: set[str] = set()
@@ -133,7 +133,7 @@ class CallMetrics:
 
     def _tool(self, event: Event) -> str:
         tool = event.data.get("tool")
-        return tool if isinstance(tool, str) and tool in self._served() else OTHER
+        return tool if isinstance(tool, str) and self._served(tool) else OTHER
 
     # ------------------------------------------------------------ attempts
 
@@ -188,8 +188,10 @@ class CallMetrics:
         data, tool = event.data, self._tool(event)
         status, reason = _word(data.get("status"), _STATUSES), _word(data.get("reason"), _REASONS)
         self._calls.add(tool, status, reason)
-        self._leftovers.add(by=data.get("left_processes", 0))
-        self._late.add(by=bool(data.get("late_result")))
+        if "left_processes" in data:
+            self._leftovers.add(by=data["left_processes"])
+        if "late_result" in data:
+            self._late.add()
         if data.get("kill"):
             self._killed(tool, reason, data["kill"])
         call = event.call or ""

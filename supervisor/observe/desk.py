@@ -19,8 +19,8 @@ from supervisor.observe.exposition import render
 from supervisor.observe.metrics import Metrics
 
 _LOG = structlog.get_logger("deadlined.observe")
-_AT_ONCE = 500
-"""Events that are read and counted in one go: a millisecond or two of the loop."""
+_AT_ONCE = 200
+"""Events that are read and counted in one go: a millisecond of the loop."""
 _PAUSE_S = 0.5
 """Between two looks at a log that grows; who asks does not wait for it."""
 _BREATH_S = 0.02

@@ -8,7 +8,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 
 from protocol._events import Event, EventKind
 from supervisor.observe.alerts import KINDS, Alert, Alerts, AlertSettings
@@ -18,9 +18,9 @@ from supervisor.observe.run_metrics import RunMetrics
 
 
 class Metrics:
-    """``served``: the tools that are served now; no other name becomes a label."""
+    """``served``: whether a tool is served now; no other name becomes a label."""
 
-    def __init__(self, served: Callable[[], Container[str]], settings: AlertSettings) -> None:
+    def __init__(self, served: Callable[[str], bool], settings: AlertSettings) -> None:
         self.seq = 0
         """The number of the last event that was counted."""
         self._alerts = Alerts(settings)
@@ -55,7 +55,8 @@ class Metrics:
             self._alerts.opened(event.run)
         elif event.kind == EventKind.RUN_SETTLED:
             self._alerts.settled(event.run)
-        alerts = self._alerts.charged(event.run, event.data.get("charge") or {})
+        charge = event.data.get("charge")
+        alerts = self._alerts.charged(event.run, charge) if charge else []
         for alert in alerts:
             self._alerted.add(alert.kind)
         return alerts

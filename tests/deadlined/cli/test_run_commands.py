@@ -69,6 +69,14 @@ def test_charge_reserves_and_settles_in_one(fake_daemon, fake_run, command):
     assert settled == [(700, 90, 0), (700, None, 300), (None, None, 0)]
 
 
+def test_what_was_used_is_shown_with_its_limit_and_the_share_of_it(fake_daemon, fake_run, command):
+    view = run_view()
+    view.budgets = {"tokens_total": DimensionView(15_000, 13_500, 0, 1_500), "model_calls": DimensionView(0, 0, 0, 0)}
+    fake_daemon.on[cm.ShowRun] = lambda m: [cm.RunState(m.id, view)]
+    assert command("run", "charge", "r_1")[1] == "model_calls 0 of 0 · tokens_total 13500 of 15000 (90 %)\n"
+    assert "tokens_total  15000  13500  (90 %)  0         1500" in command("run", "show", "r_1")[1]
+
+
 def test_evidence_is_new_or_known(fake_run, command):
     assert command("run", "evidence", "r_1", "new")[:2] == (0, "new\n")
     assert command("run", "evidence", "r_1", "old")[:2] == (0, "known\n")
@@ -147,7 +155,7 @@ def test_show_has_the_budgets_and_why_it_stopped(fake_daemon, fake_run, command)
     assert lines[2] == "profile edit · detectors default · tenant default"
     assert [line.split() for line in lines[3:]] == [
         ["budget", "limit", "used", "reserved", "left", "from"],
-        ["steps", "25", "3", "0", "22", "profile", "edit"],
+        ["steps", "25", "3", "(12", "%)", "0", "22", "profile", "edit"],
         ["tokens_in", "-", "700", "8000", "-", "-"],
     ]
     fake_run.stop = stop_record()

@@ -19,7 +19,7 @@ class Log:
     """Feeds events to metrics, and reads numbers back."""
 
     def __init__(self, settings: AlertSettings | None = None) -> None:
-        self.metrics = Metrics(lambda: SERVED, settings or AlertSettings())
+        self.metrics = Metrics(SERVED.__contains__, settings or AlertSettings())
         self._numbers = itertools.count(1)
 
     def __call__(self, kind: str, call: str | None = None, run: str | None = None, **data: Any) -> list[Any]:

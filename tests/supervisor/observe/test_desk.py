@@ -68,7 +68,7 @@ def opened(answer: cm.Metrics) -> str:
 
 async def started(nursery: trio.Nursery, journal: Journal, settings: AlertSettings | None = None) -> MetricsDesk:
     log: Any = journal
-    desk = MetricsDesk(log, Metrics(lambda: ("shell",), settings or AlertSettings()))
+    desk = MetricsDesk(log, Metrics(("shell",).__contains__, settings or AlertSettings()))
     await nursery.start(desk.run)
     return desk
 
