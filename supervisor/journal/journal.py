@@ -35,6 +35,8 @@ _LOG = structlog.get_logger("deadlined.journal")
 _LINGER_S = 0.02
 _PATIENCE_S = 1.0
 _RETRY_S = 0.5
+_RESERVE_AFTER_S = 1.0
+"""A daemon that starts has better things to do with the disk."""
 _MOST_WAITING = 20_000
 Then = Callable[[bool], None]
 T = TypeVar("T")
@@ -138,6 +140,8 @@ class Journal:
             await nursery.start(self._thread.run, self._see_written)
             self._go_on()
             task_status.started()
+            await trio.sleep(_RESERVE_AFTER_S)
+            await self._thread.ask(self._store.reserve)
 
     def _go_on(self) -> None:
         """After a commit: the next one, now or later."""

@@ -7,6 +7,7 @@ commit that fails leaves no gap. So is the number within its run: see `numbers`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ _LAST_OF_RUN = f"""SELECT ifnull(CAST(json_extract(data, '$.{KEY}') AS INTEGER),
     WHERE run = ? AND json_valid(data) ORDER BY seq DESC LIMIT 1"""  # noqa: S608  # a word of ours
 _EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE seq > ?"
 _PRUNE_AT_ONCE = 2_000
+_LOG_BYTES = 1_040 * (4_096 + 24)
+"""What SQLite's log grows to before it is written over from its start: 1 000 frames, and those of the last commit."""
 
 
 class StoreError(Exception):
@@ -94,6 +97,22 @@ class Store:
         except (TypeError, ValueError) as error:  # no row where one must be, or NULL in a column that has none
             raise StoreError(f"the journal {self.path} is damaged: {error}") from error
         return broken
+
+    def reserve(self) -> None:
+        """Give SQLite's log its later size now: a sync that has no new size to record takes half as long (0.25 instead
+        of 0.5 ms on ext4). Zeros behind its last frame are no frames. Where there is no room it grows as it is used.
+        """
+        if self._vfs is not None:
+            return
+        with contextlib.suppress(OSError):
+            file = os.open(f"{self.path}-wal", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                size = os.fstat(file).st_size
+                if size < _LOG_BYTES:
+                    os.pwrite(file, bytes(_LOG_BYTES - size), size)
+                    os.fdatasync(file)
+            finally:
+                os.close(file)
 
     def close(self) -> None:
         """Give the file up."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 
 import apsw
 import pytest
 
+from supervisor.journal import store as module
 from supervisor.journal.schema import MIGRATIONS
-from supervisor.journal.store import Change, NoRoomError, Store, StoreError
+from supervisor.journal.store import Change, Draft, NoRoomError, Store, StoreError
 from tests.supervisor.journal.conftest import event, tampered
 
 
@@ -138,3 +141,37 @@ def test_what_was_committed_is_there_for_another_reader_at_once(path, open_store
     reader = apsw.Connection(path)
     assert list(reader.execute("SELECT seq, kind FROM events")) == [(1, "daemon_started")]
     reader.close()
+
+
+def test_a_log_that_was_given_its_size_holds_what_was_committed_before_and_after(path, tmp_path, open_store):
+    store = open_store()
+    store.commit([event("daemon_started")])
+    store.reserve()
+    size = os.stat(path + "-wal").st_size
+    store.commit([event("daemon_recovered")])
+    assert os.stat(path + "-wal").st_size == size > 4_000_000
+    killed = str(tmp_path / "killed.db")
+    for suffix in ("", "-wal"):
+        shutil.copy(path + suffix, killed + suffix)
+    again = Store(killed)
+    assert again.open() is None
+    assert [found.kind for found in again.events(0, 10)] == ["daemon_started", "daemon_recovered"]
+    again.close()
+
+
+def test_a_log_is_written_over_and_grows_no_further_than_what_was_reserved(path, open_store):
+    store = open_store()
+    store.reserve()
+    size = os.stat(path + "-wal").st_size
+    for _ in range(60):
+        store.commit([Change(event=Draft(5, "call_refused", None, None, None, json.dumps({"text": "x" * 150_000})))])
+    assert os.stat(path + "-wal").st_size == size
+
+
+def test_events_of_a_run_are_found_by_their_index_however_many_others_there_are(open_store):
+    store = open_store()
+    query = f"EXPLAIN QUERY PLAN {module._EVENTS} AND run = ? ORDER BY seq LIMIT 10"
+    ((*_, plan),) = store.rows(query, (0, "r_1"))
+    assert "events_of_run (run=? AND seq>?)" in plan
+    ((*_, plan),) = store.rows(f"EXPLAIN QUERY PLAN {module._LAST_OF_RUN}", ("r_1",))
+    assert "events_of_run (run=?)" in plan
