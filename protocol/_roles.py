@@ -54,8 +54,8 @@ def _kinds(schema: dict[str, Any], root: dict[str, Any], through_lists: bool) ->
         kind = one.get("type")
         if kind is not None:
             kinds.update([kind] if isinstance(kind, str) else kind)
-        elif any(word in one for word in ("enum", "const")):
-            kinds.add("string")
+        elif "enum" in one:
+            kinds.update("string" if isinstance(value, str) else "other" for value in one["enum"])
         elif not any(word in one for word in (*_ALTERNATIVES, "$ref")):
             return set()
     return kinds

@@ -4,16 +4,16 @@ a contract says that, and how many it may say. The comparison is the daemon's (`
 Two kinds of entries:
 
 * ``$.took_ms``: a field of the content. Dots lead inwards, lists are passed through, as for roles.
-* anything else: a pattern in texts. ``*`` is a run of up to 128 characters without blanks, which ends before the
+* anything else: a pattern in texts. ``*`` is a run of up to 64 characters without blanks, which ends before the
   character that follows it in the pattern; everything else stands for itself. ``in *s`` covers ``in 0.03s``.
 
 Why no regular expressions: one that backtracks would hold the daemon's loop for as long as a tool's output likes. These
-patterns never look back, so a result costs at most (entries x 128) steps a character.
+patterns never look back, so a result costs at most (entries x 64) steps a character.
 """
 
 from __future__ import annotations
 
-ENTRIES = 16
+ENTRIES = 8
 LENGTH = 200
 _ROOT = "$."
 

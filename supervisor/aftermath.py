@@ -104,4 +104,4 @@ def _start_of(call: LiveCall, result: CallResult) -> str:
     """Where the call ran: its directory (kept, when it was its own), and below that its argument ``cwd``."""
     start = call.judged.cwd or result.workdir or "/nonexistent"
     where = msgspec.json.decode(call.judged.arguments).get("cwd")
-    return os.path.join(start, where) if isinstance(where, str) and "\0" not in where else start
+    return os.path.join(start, os.path.expanduser(where)) if isinstance(where, str) and "\0" not in where else start

@@ -19,8 +19,9 @@ ELEMENT_LIMIT = 128 << 10
 class CommandPlan(msgspec.Struct, frozen=True):
     """A command to run: program and arguments, directory, extra environment, text for stdin.
 
-    ``cwd`` None: where the call runs; a relative one starts there. ``stdin`` None: /dev/null. ``temporary``: files the
-    command reads and the runner unlinks when it has ended. Raises InvalidArguments for what execve(2) cannot take.
+    ``cwd`` None: where the call runs; a relative one starts there, ``~`` is the command's HOME. ``stdin`` None:
+    /dev/null. ``temporary``: files the command reads and the runner unlinks when it has ended. Raises InvalidArguments
+    for what execve(2) cannot take.
     """
 
     argv: list[str]

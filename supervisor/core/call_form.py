@@ -5,7 +5,7 @@ Rules
    A default deeper down is not looked for: such fields are compared as they are.
 2. A role spells a text, or each text of a list (`protocol._roles` says how fields are named); a value of another type
    stays as it is. Each spelling has a letter in front, so that no two roles and no plain value ever meet:
-   P path, U url, C words of a command, T text of a complex command, S set, K secret.
+   P path, U url, C command (a list of its words, or the text of a complex one), S set, K secret.
 3. ``~`` is spelled out only for tools that see the user's HOME: in any other it is a directory of the worker's own.
 4. A secret is its HMAC-SHA256 under a key of the run: equal within the run, and nothing to be found outside of it.
 """
@@ -158,7 +158,7 @@ def _command(value: Any, around: Surroundings) -> Any:
         return value
     words = words_of(value)
     # The text of a complex command is not even put into NFC: that can make a separator out of a letter.
-    return _tagged("C", canonical(words)) if words is not None else _tagged("T", msgspec.json.encode(trimmed(value)))
+    return _tagged("C", canonical(words) if words is not None else msgspec.json.encode(trimmed(value)))
 
 
 def _set(value: Any, _around: Surroundings) -> Any:

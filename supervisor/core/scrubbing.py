@@ -3,7 +3,7 @@
 Rules
 1. What a ``*`` of a pattern covers becomes ``*``; a field of the content that is named goes.
 2. Patterns are tried one after the other on each text: the view of the output, an error's message, every string of the
-   content. None ever looks back (possessive), and a run is at most 128 characters.
+   content. None ever looks back (possessive), and a run is at most 64 characters.
 3. Texts of more than 16 KiB are compared as they are, and so is what is left when 16 KiB of a result's texts have been
    gone through: a contract cannot make a result cost more than that.
 """
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from protocol._scrub import content_way
 
 MOST_TEXT = 16 << 10
-_LONGEST_RUN = 128
+_LONGEST_RUN = 64
 
 
 class Scrub(NamedTuple):

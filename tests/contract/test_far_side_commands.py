@@ -223,6 +223,8 @@ def test_a_command_runs_where_it_is_told(worker: Worker) -> None:
     assert worker.command(["pwd"])[1].decode() == f"{worker.scratch / 'work'}\n"
     assert worker.command(["pwd"], cwd="/usr")[1] == b"/usr\n"
     assert worker.command(["pwd"], cwd="/usr", arguments={"cwd": "lib"})[1] in (b"/usr/lib\n",)
+    assert worker.command(["pwd"], arguments={"cwd": "~"})[1] == b"/\n"
+    assert worker.command(["pwd"], arguments={"cwd": "~/usr"})[1] == b"/usr\n"
     assert worker.command(["pwd"])[1].decode() == f"{worker.scratch / 'work'}\n"
     refused, _ = worker.command(["pwd"], cwd="/no/such/directory")
     assert (refused.how, worker.accepted) == ("bad_cwd", False)

@@ -50,6 +50,14 @@ def test_an_unknown_field_is_refused_with_the_list_of_all(name: str) -> None:
         ("min_containment", "jail", "'pidns+cgroup' | 'pidns'"),
         ("env", "PATH", "a list of text"),
         ("limits", {"pid": 3}, "fields open_files"),
+        (
+            "roles",
+            {"a": "file"},
+            "a table of name = 'path' | 'realpath' | 'command' | 'url' | 'set' | 'volatile' | 'secret'",
+        ),
+        ("roles", ["a"], "a table of name = 'path'"),
+        ("scrub", "in *s", "a list of text"),
+        ("scrub", ["*"], "'$.field.field' of the content"),
         ("limits", {"output_bytes": -1}, "from 0 to"),
     ],
 )

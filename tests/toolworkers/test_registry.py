@@ -212,3 +212,51 @@ def test_a_command_after_a_kill_takes_the_calls_arguments_and_none_of_them_as_an
         hook.call(hook.decode('{"path": "--all"}'), NOWHERE)
     assert hook.contract.kind == "command"
     assert read_file.contract.kind == "python"
+
+
+def test_a_role_of_no_argument_is_refused_whoever_declares_it() -> None:
+    @tool(roles={"pth": "path"})
+    def reads(path: str) -> str:
+        return path
+
+    registry = Registry()
+    with pytest.raises(
+        RegistryError, match=r"tool\.reads: roles has 'pth', which is no argument of reads; there are: path"
+    ):
+        registry.add_module(_module("m", reads=reads))
+    with pytest.raises(RegistryError, match=r"tool\.say: roles has 'y'"):
+        registry.add_command_template(
+            "say", {"argv": ["echo", "{x}"], "arguments": {"x": "str"}, "roles": {"y": "path"}}
+        )
+    registry.add_module(_module("m", one=one))
+    with pytest.raises(RegistryError, match=r"tool\.one: roles has 'x', which is no argument of one; there are: none"):
+        registry.override("one", {"roles": {"x": "path"}})
+    assert registry.names() == ["one"]
+
+
+def test_roles_come_from_the_decorator_from_a_template_and_from_the_configuration() -> None:
+    @tool(roles={"path": "path"}, scrub=["in *s"])
+    def reads(path: str, tags: list[str]) -> str:
+        return path
+
+    registry = Registry()
+    registry.add_module(_module("m", reads=reads))
+    registry.add_command_template(
+        "say", {"argv": ["echo", "{x}"], "arguments": {"x": "str"}, "roles": {"x": "command"}}
+    )
+    told = {described.name: described.contract for described in registry.describe()}
+    assert (told["reads"].roles, told["reads"].scrub) == ({"path": "path"}, ("in *s",))
+    assert told["say"].roles == {"x": "command"}
+    registry.override("reads", {"roles": {"tags": "set"}})
+    assert registry.describe()[0].contract.roles == {"tags": "set"}
+
+
+def test_the_builtins_say_which_of_their_arguments_are_paths() -> None:
+    roles = {described.name: described.contract.roles for described in builtin_registry().describe()}
+    files = {"edit_file", "list_files", "read_file", "search", "write_file"}
+    assert {name for name, said in roles.items() if said == {"path": "path"}} == files
+    assert {name: said for name, said in roles.items() if name not in files} == {
+        "python": {},
+        "script": {},
+        "shell": {"cwd": "path"},
+    }

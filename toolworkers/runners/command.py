@@ -72,7 +72,7 @@ class CommandRun:
         """Run the plan to its end. Raises ChannelLost when the daemon goes meanwhile."""
         try:
             if plan.cwd is not None:
-                os.chdir(plan.cwd)
+                os.chdir(_from_home(plan.cwd, environment["HOME"]))
         except (OSError, ValueError) as error:
             return self._refused("bad_cwd", error, plan.cwd)
         try:
@@ -239,6 +239,11 @@ def _standard_input(text: str | bytes | None) -> int | None:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _from_home(path: str, home: str) -> str:
+    """``~`` as a shell has it: those who write ``~/project`` mean the HOME that the command will see."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _children_ms() -> float:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.output import VIEW_BYTES, view_of
+from supervisor.core.output import VIEW_BYTES, view_of, without_marker, without_place
 from supervisor.core.plain_text import cleaned
 
 PATH = "/var/lib/deadlined/outputs/c_1.both"
@@ -292,3 +292,37 @@ def test_a_cap_too_small_for_a_view_is_refused() -> None:
 def test_hostile_output_is_seen_in_full_and_stays_bounded(unit: bytes) -> None:
     raw = (unit * (512 * KIB))[: 512 * KIB]
     assert len(whole(raw).encode()) <= VIEW_BYTES
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"line\n" * 5_000,
+        b"x" * 20_000,
+        b"\x7fELF" + bytes(range(256)),
+        b"error: a\n" * 3_000,
+        b"short\n",
+        b"",
+    ],
+)
+@pytest.mark.parametrize(
+    "other", ["/var/lib/deadlined/outputs/c_2.both", "/odd/]; whole output: x]/\n/c_3", "/" + "é" * 900]
+)
+def test_a_view_without_its_place_is_the_same_wherever_the_whole_lies(raw: bytes, other: str) -> None:
+    said = without_place(whole(raw))
+    assert PATH not in said
+    assert without_marker(whole(raw)) == without_marker(said)
+    if len(other) == len(PATH):  # a longer path leaves less room for the output
+        assert without_place(whole(raw, path=other)) == said
+    assert other[:6] not in without_place(whole(raw, path=other))
+
+
+def test_a_view_without_its_marker_says_nothing_of_how_much_there_was() -> None:
+    one, more = (b"a line of output\n" * count for count in (5_000, 5_001))
+    assert without_place(whole(one)) != without_place(whole(more))
+    assert without_marker(whole(one)) == without_marker(whole(more))
+
+
+def test_what_a_program_writes_in_brackets_stays() -> None:
+    text = "[ok]\n[left out: 3]\n[… and so on]\n"
+    assert without_place(text) == without_marker(text) == text
