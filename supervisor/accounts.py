@@ -25,29 +25,33 @@ class Accounts:
         self._used: dict[str, run_rows.AccountRow] = {}
         self._sessions: OrderedDict[Node, int] = OrderedDict()
         """How many runs of each go on; the ones used longest ago first."""
+        self._session_of: dict[Node, Node] = {}
+        """Of each run that goes on directly below one."""
 
     def recall(self, rows: list[run_rows.AccountRow]) -> None:
         """What earlier lives have used."""
         self._used.update((row.node, row) for row in rows)
 
-    def spent_by_lost_run(self, uid: int, session: str | None, charges: Mapping[str, int]) -> list[Change]:
-        """A run that died with its daemon had used so much by the log alone: those above it have used it too."""
+    def spent_by_lost_run(self, uid: int, session: str | None, charges: list[run_rows.Charge]) -> list[Change]:
+        """A run that died with its daemon had used so much by the log alone: those above it have used it too. What was
+        told of them last has the charges up to some event in it; it stays the last while other lost runs are found."""
         changes = []
         tenant = self.budgets.tenant_of(uid)
         for node, period in _above(tenant.name, uid, session, tenant.period):
             number = period_number(period, wall_ms())
             known = self._used.get(str(node))
             before = known.used if known is not None and known.period == number else {}
-            used = {name: before.get(name, 0) + max(0, charges.get(name, 0)) for name in {*before, *charges}}
-            row = self._used[str(node)] = run_rows.AccountRow(str(node), used, number)
+            seq = 0 if known is None else known.seq or 0
+            more = run_rows.total(charges, seq)
+            used = {name: max(0, before.get(name, 0) + more.get(name, 0)) for name in {*before, *more}}
+            row = self._used[str(node)] = run_rows.AccountRow(str(node), used, number, seq)
             changes.append(run_rows.used(row, wall_ms()))
         return changes
 
     def open_run(self, run: str, uid: int, session: str | None, parent: Node | None, effective: Effective) -> Node:
         """The node of a new run, below its session, its user and its tenant, or below another run."""
         node = Node(Level.RUN, run)
-        above = parent if parent is not None else self._open_above(uid, session)
-        self.ledger.on_time(wall_ms())
+        above = parent if parent is not None else self._open_above(node, uid, session)
         self.ledger.open(node, above, effective.limits)
         if effective.wrapup.model_calls:
             self.ledger.hold_back(node, {"model_calls": effective.wrapup.model_calls})
@@ -56,19 +60,23 @@ class Accounts:
     def revive_run(self, run: str, uid: int, session: str | None, dumped: Mapping[str, object]) -> Node:
         """The node of a run that was suspended in an earlier life, as it was then."""
         node = Node(Level.RUN, run)
-        self.ledger.load(node, self._open_above(uid, session), dumped)
+        self.ledger.load(node, self._open_above(node, uid, session), dumped)
         return node
 
-    def close_run(self, node: Node, uid: int, session: str | None) -> None:
-        """A run is over. A node that still has children stays until they have closed."""
+    def close_run(self, node: Node) -> None:
+        """A run is over, and so are those below it."""
         self.ledger.close(node)
+        session = self._session_of.pop(node, None)
         if session is not None:
-            name = Node(Level.SESSION, f"{uid}/{session}")
-            if name in self._sessions:
-                self._sessions[name] -= 1
+            self._sessions[session] -= 1
+
+    def keep_time(self) -> None:
+        """Begin the periods that have begun, before anything is charged or told."""
+        self.ledger.on_time(wall_ms())
 
     def standing(self, uid: int, session: str | None) -> Iterator[Change]:
         """What tenant, user and session of a run have used now, for the disk."""
+        self.keep_time()
         tenant = self.budgets.tenant_of(uid)
         for node, period in _above(tenant.name, uid, session, tenant.period):
             if node in self.ledger:
@@ -76,7 +84,8 @@ class Accounts:
                 row = self._used[str(node)] = run_rows.AccountRow(str(node), used, period_number(period, wall_ms()))
                 yield run_rows.used(row, wall_ms())
 
-    def _open_above(self, uid: int, session: str | None) -> Node:
+    def _open_above(self, run: Node, uid: int, session: str | None) -> Node:
+        self.keep_time()
         tenant = self.budgets.tenant_of(uid)
         limits = {Level.TENANT: tenant.limits, Level.USER: tenant.user_limits, Level.SESSION: tenant.session_limits}
         parent: Node | None = None
@@ -85,6 +94,7 @@ class Accounts:
                 self.ledger.open(node, parent, limits[node.level], self._recalled(node, period), period)
             if node.level is Level.SESSION:
                 self._sessions[node] = self._sessions.pop(node, 0) + 1
+                self._session_of[run] = node
             parent = node
         assert parent is not None
         self._drop_sessions()

@@ -140,6 +140,8 @@ class Daemon:
         await nursery.start(parts.runs.run)
         nursery.start_soon(parts.second_line.run)
         await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
+        for key in self._config.budgets.missing_tools(parts.tools.names()):
+            self._log.warning("limit_of_no_tool", key=key)
         _settle_memory()
         await nursery.start(parts.metrics.run)
         nursery.start_soon(self._expire, parts)

@@ -113,13 +113,15 @@ class Judgement:
         reserved = self._ledger.reserve(run.node, call_amounts(tool))
         if isinstance(reserved, Refused):
             raise self._unaffordable(run, reserved)
+        left = self._ledger.left(run.node, Dimension.OUTPUT_BYTES)
+        if left is not None:  # and the byte that was reserved
+            call.judged.output_limit = min(call.judged.output_limit, left + 1)
         token = run.detectors.begin(look.ask, call.id, look.verdict)
         self._runs.feed(run, machine.Began())
         run.calls += 1
         run.in_flight[call.id] = call
         if not look.ask.read_only:
             run.doing[look.ask.situation_fp] = call
-        charge = {name: amount for name, amount in reserved.amounts.items() if name != Dimension.BRANCHES}
         self._runs.note(
             run,
             EventKind.CALL_VALIDATED,
@@ -129,7 +131,7 @@ class Judgement:
             index=run.index,
             fingerprint=call.fingerprint,
             prior=look.verdict.prior,
-            charge=charge,
+            charge=_charged(reserved),
         )
         return Stake(run, look.ask, reserved, token, run.state_version)
 
@@ -151,6 +153,10 @@ class Judgement:
         if run.doing.get(stake.ask.situation_fp) is call:
             del run.doing[stake.ask.situation_fp]
         charge = self._pay(stake, result)
+        if result.reason is Reason.OUTPUT_LIMIT:
+            over = self._ledger.can(run.node, {Dimension.OUTPUT_BYTES: 1})
+            if over is not None:  # it was the run's limit, and the call asked for more
+                self._runs.refused(run, over)
         changed = stop_records.changed_state(result, stake.ask.read_only)
         run.detectors.end(stake.token, _outcome(result, call, changed))
         if changed:
@@ -169,15 +175,12 @@ class Judgement:
 
     def _pay(self, stake: Stake, result: CallResult) -> dict[str, int]:
         """Nothing for a call that never came to its tool. The bytes of its output are paid for as they are."""
-        ledger, run = self._ledger, stake.run
         if result.delivery is Delivery.NOT_DELIVERED:
-            ledger.release(stake.reservation)
-            amounts = stake.reservation.amounts
-            return {name: -amount for name, amount in amounts.items() if name != Dimension.BRANCHES}
-        ledger.settle(stake.reservation)
-        if not result.output.bytes:
-            return {}
-        return ledger.spend(run.node, {Dimension.OUTPUT_BYTES: result.output.bytes})
+            self._ledger.release(stake.reservation)
+            return {name: -amount for name, amount in _charged(stake.reservation).items()}
+        written = {Dimension.OUTPUT_BYTES.value: result.output.bytes}
+        self._ledger.settle(stake.reservation, written)
+        return {name: n for name, n in written.items() if n}
 
     def _blocked(self, run: LiveRun, ask: Ask, verdict: Verdict) -> Refusal:
         run.detectors.blocked(ask, verdict)
@@ -194,6 +197,11 @@ class Judgement:
         self._runs.refused(run, refused)
         retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
         return Refusal(Reason.BUDGET, refused.text + retryable)
+
+
+def _charged(reserved: Reservation) -> dict[str, int]:
+    """What a call costs when it begins; what it writes is told when it has ended."""
+    return {name: n for name, n in reserved.amounts.items() if name not in (Dimension.BRANCHES, Dimension.OUTPUT_BYTES)}
 
 
 def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:

@@ -40,6 +40,7 @@ class Rounds:
         self.close_step(run)
         if run.machine.state is not State.RUNNING:
             return False
+        self._runs.accounts.keep_time()
         changes = self._ledger.charge(run.node, {Dimension.STEPS: 1})
         if isinstance(changes, Refused):
             self._runs.refused(run, changes)

@@ -26,12 +26,11 @@ _LOST = "the daemon was killed while the run went on"
 
 
 class RecoveredRuns(NamedTuple):
-    """What the last life left. ``charges``: what each run that was cut off had used, by its name."""
+    """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used."""
 
     runs: list[run_rows.RunRow]
     accounts: list[run_rows.AccountRow]
-    charges: dict[str, dict[str, int]]
-    steps: dict[str, int]
+    charges: dict[str, list[run_rows.Charge]]
 
 
 def read_runs(store: Store) -> RecoveredRuns:
@@ -39,9 +38,7 @@ def read_runs(store: Store) -> RecoveredRuns:
     found = run_rows.read_runs(store, KEPT_RUNS)
     cut_off = [row.id for row in found if row.state == run_rows.OPEN]
     charges = {run: run_rows.read_charges(store, run) for run in cut_off}
-    return RecoveredRuns(
-        found, run_rows.read_accounts(store), charges, {run: charge.get("steps", 0) for run, charge in charges.items()}
-    )
+    return RecoveredRuns(found, run_rows.read_accounts(store), charges)
 
 
 def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
@@ -78,13 +75,14 @@ def _ended(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
 
 
 def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
-    spec, charges = run.spec, recovered.charges.get(run.id, {})
-    run.step = recovered.steps.get(run.id, 0)
+    spec, charges = run.spec, recovered.charges.get(run.id, [])
+    used = run_rows.total(charges)
+    run.step = used.get("steps", 0)
     elapsed = max(0, min(spec.deadline_ms, wall_ms() - spec.opened_ms))
     stop = aborted(RunReason.RECOVERED_AFTER_CRASH, _LOST, run.id, spec.deadline_ms, elapsed, run.step)
     stop.unresolved_effects = runs.open_effects(run.id)
     run.stop = stop
-    told = {"status": stop.status, "reason": stop.reason, "step": run.step, "used": charges, "profile": spec.profile}
+    told = {"status": stop.status, "reason": stop.reason, "step": run.step, "used": used, "profile": spec.profile}
     changes: tuple[Change, ...] = run_rows.settled(run.id, spec.uid, stop, wall_ms(), told)
     spent = runs.accounts.spent_by_lost_run(spec.uid, spec.session, charges)
     runs.journal.append((*changes, *spent))

@@ -169,7 +169,7 @@ class Runs:
 
     def _abandon(self, run: LiveRun) -> None:
         del self._runs[run.id]
-        self.accounts.close_run(run.node, run.spec.uid, run.spec.session)
+        self.accounts.close_run(run.node)
 
     def detectors_of(self, effective: Effective) -> Detectors:
         """New ones, of the set that a run was given."""
@@ -346,7 +346,7 @@ class Runs:
         """Children first: a node that has some stays open."""
         for run in reversed(list(self._unclosed.values())):
             if not any(child.spec.parent == run.id for child in (*self._runs.values(), *self._unclosed.values())):
-                self.accounts.close_run(run.node, run.spec.uid, run.spec.session)
+                self.accounts.close_run(run.node)
                 del self._unclosed[run.id]
 
 

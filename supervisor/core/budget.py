@@ -37,7 +37,11 @@ from protocol._deadlines import remaining_ms
 from supervisor.core.periods import Period, period_number
 
 Amounts: TypeAlias = Mapping[str, int]
-_TOOL_CALLS, _BRANCHES = Dimension.TOOL_CALLS.value, Dimension.BRANCHES.value
+_TOOL_CALLS, _BRANCHES, _OUTPUT_BYTES = (
+    Dimension.TOOL_CALLS.value,
+    Dimension.BRANCHES.value,
+    Dimension.OUTPUT_BYTES.value,
+)
 """As plain text, which a dictionary finds faster; every call passes here."""
 _VIEWED = tuple(dimension for dimension in Dimension if dimension is not Dimension.WALL_MS)
 
@@ -314,8 +318,8 @@ class Ledger:
 
 
 def call_amounts(tool: str) -> dict[str, int]:
-    """What a call reserves before its frame is written."""
-    return {_TOOL_CALLS: 1, tool_calls_of(tool): 1, _BRANCHES: 1}
+    """What a call reserves before its frame is written. Of output a byte: where none is left no call begins."""
+    return {_TOOL_CALLS: 1, tool_calls_of(tool): 1, _BRANCHES: 1, _OUTPUT_BYTES: 1}
 
 
 def model_amounts(tokens_in: int, tokens_out: int, cost_micros: int) -> dict[str, int]:

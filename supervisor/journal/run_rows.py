@@ -7,6 +7,7 @@ settled     with its stop record, for good
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,8 +22,10 @@ _INSERT = "INSERT INTO runs (id, uid, state, spec, opened_ms) VALUES (?, ?, ?, ?
 _SUSPEND = "UPDATE runs SET state = ?, snapshot = ?, stop = ? WHERE id = ?"
 _RESUME = "UPDATE runs SET state = ?, snapshot = NULL, stop = NULL WHERE id = ?"
 _SETTLE = "UPDATE runs SET state = ?, snapshot = NULL, stop = ?, settled_ms = ? WHERE id = ?"
-_USED = """INSERT INTO accounts (node, used, period, at_ms) VALUES (?, ?, ?, ?)
-    ON CONFLICT (node) DO UPDATE SET used = excluded.used, period = excluded.period, at_ms = excluded.at_ms"""
+_USED = """INSERT INTO accounts (node, used, period, at_ms, seq)
+    VALUES (?, ?, ?, ?, coalesce(?, (SELECT max(seq) FROM events), 0))
+    ON CONFLICT (node) DO UPDATE
+    SET used = excluded.used, period = excluded.period, at_ms = excluded.at_ms, seq = excluded.seq"""
 _ENCODER = msgspec.json.Encoder()
 _STOP = msgspec.json.Decoder(StopRecord)
 
@@ -40,11 +43,20 @@ class RunRow(NamedTuple):
 
 
 class AccountRow(NamedTuple):
-    """What a session, a user or a tenant has used in a period."""
+    """What a session, a user or a tenant has used in a period. ``seq``: the last event that is in it; None, for one to
+    be written: all that are written before it."""
 
     node: str
     used: dict[str, int]
     period: int
+    seq: int | None = None
+
+
+class Charge(NamedTuple):
+    """By how much an event changed what its run, and all above it, have used."""
+
+    seq: int
+    changes: dict[str, int]
 
 
 def opened(run: str, uid: int, spec: dict[str, Any], now_ms: int, told: dict[str, Any]) -> tuple[Change, ...]:
@@ -75,7 +87,7 @@ def settled(run: str, uid: int, stop: StopRecord, now_ms: int, told: dict[str, A
 
 def used(account: AccountRow, now_ms: int) -> Change:
     """What an account stands at."""
-    return Change(_USED, (account.node, _text(account.used), account.period, now_ms))
+    return Change(_USED, (account.node, _text(account.used), account.period, now_ms, account.seq))
 
 
 def too_old(before_ms: int) -> tuple[Change, ...]:
@@ -99,17 +111,25 @@ def read_runs(store: Store, most: int) -> list[RunRow]:
 
 def read_accounts(store: Store) -> list[AccountRow]:
     """Every account. Raises StoreError."""
-    rows = store.rows("SELECT node, used, period FROM accounts")
-    return [AccountRow(node, _values(spent), period) for node, spent, period in rows]
+    rows = store.rows("SELECT node, used, period, seq FROM accounts")
+    return [AccountRow(node, _values(spent), period, seq) for node, spent, period, seq in rows]
 
 
-def read_charges(store: Store, run: str) -> dict[str, int]:
-    """What a run has used, by the log alone: the sum of what its events say they changed. Raises StoreError."""
-    total: dict[str, int] = {}
-    for (data,) in store.rows("SELECT data FROM events WHERE run = ? ORDER BY seq", (run,)):
-        for name, change in (msgspec.json.decode(data).get("charge") or {}).items():
-            total[name] = total.get(name, 0) + change
-    return total
+def read_charges(store: Store, run: str) -> list[Charge]:
+    """What a run has used, by the log alone: the events that say so. Raises StoreError."""
+    rows = store.rows("SELECT seq, data FROM events WHERE run = ? ORDER BY seq", (run,))
+    told = [Charge(seq, msgspec.json.decode(data).get("charge") or {}) for seq, data in rows]
+    return [charge for charge in told if charge.changes]
+
+
+def total(charges: Iterable[Charge], after: int = 0) -> dict[str, int]:
+    """What events behind a number change together."""
+    changed: dict[str, int] = {}
+    for charge in charges:
+        if charge.seq > after:
+            for name, change in charge.changes.items():
+                changed[name] = changed.get(name, 0) + change
+    return changed
 
 
 def _text(value: object) -> str:

@@ -85,12 +85,13 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX runs_settled ON runs (settled_ms) WHERE settled_ms IS NOT NULL;
 
-    -- What tenants, users and sessions have used in a period of theirs.
+    -- What tenants, users and sessions have used in a period of theirs. seq: the events up to here are in it.
     CREATE TABLE accounts (
         node TEXT PRIMARY KEY,
         used TEXT NOT NULL,
         period INTEGER NOT NULL,
-        at_ms INTEGER NOT NULL
+        at_ms INTEGER NOT NULL,
+        seq INTEGER NOT NULL
     ) WITHOUT ROWID;
     """,
     """

@@ -258,15 +258,47 @@ def test_fifty_calls_at_once_are_charged_fifty_times(client: Client, tmp_path: P
     run.cancel()
 
 
-def test_a_run_that_was_cut_off_by_a_crash_says_so_and_its_session_has_paid(tmp_path: Path) -> None:
+@pytest.mark.behaviour("M065")
+def test_output_that_goes_beyond_what_is_left_is_cut_off_and_stops_the_run(client: Client) -> None:
+    run = client.open_run(limits={"output_bytes": 3_000})
+    assert run.call("shell", {"argv": ["head", "-c", "1000", "/dev/zero"]}).status == "ok"
+    assert run.view().budgets["output_bytes"].left == 2_000
+    result = run.call("shell", {"argv": ["sh", "-c", "yes; sleep 600"]})
+    assert (result.status, result.reason) == ("killed", "output_limit")
+    stop = stopped(run)
+    assert (stop.status, stop.reason) == ("budget_exhausted", "output_budget")
+    assert stop.budgets["output_bytes"].used >= 3_000
+
+
+def test_a_call_that_comes_to_its_own_limit_of_output_stops_no_run(client: Client) -> None:
+    run = client.open_run(limits={"output_bytes": 1 << 20})
+    result = run.call("shell", {"argv": ["sh", "-c", "yes; sleep 600"]}, max_output_bytes=1_000)
+    assert (result.status, result.reason) == ("killed", "output_limit")
+    assert run.view().status == "running"
+    run.cancel()
+
+
+def test_where_no_output_is_left_no_call_begins(client: Client) -> None:
+    run = client.open_run(limits={"output_bytes": 10})
+    assert run.call("shell", {"argv": ["printf", "0123456789"]}).status == "ok"
+    result = run.call("page", {"number": 1})
+    assert (result.status, result.reason, result.delivery) == ("not_executed", "budget", "not_delivered")
+    assert stopped(run).reason == "output_budget"
+
+
+def test_a_run_that_was_cut_off_by_a_crash_says_so_and_its_session_has_paid_once(tmp_path: Path) -> None:
+    config = CONFIG + "[tenant.default]\nsession_limits = {tool_calls = 9}\n"
     with open_daemons() as start:
-        first = start(CONFIG)
+        first = start(config)
         with Client(first.socket) as client:
             run = client.open_run(session="s")
             run.call("page", {"number": 1})
+            client.open_run(session="s").cancel()  # what the session stands at is on the disk, with that call in it
             run.call("append", {"path": str(tmp_path / "f"), "line": "x"})  # synced, and what came before it with it
         first.kill()
-        second = start(CONFIG, after=first)
+        second = start(config, after=first)
         with Client(second.socket) as client:
             stop = client.attach_run(run.id).wait()
+            left = client.open_run(session="s").view().budgets["tool_calls"].left
     assert (stop.status, stop.reason) == ("internal_error", "recovered_after_crash")
+    assert left == 9 - 2
