@@ -12,9 +12,9 @@ import msgspec
 from protocol._contracts import IsolationLevel, Limits, ToolDescription
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number that a worker reports: its sign and size are the least that can be checked."""
 LONGEST_FINGERPRINT = 256
 Fingerprint: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_FINGERPRINT)]
-"""A number that a worker reports: its sign and size are the least that can be checked."""
 
 # ---------------------------------------------------------------- daemon → zygote
 

@@ -22,8 +22,7 @@ _INSERT = "INSERT INTO runs (id, uid, state, spec, opened_ms) VALUES (?, ?, ?, ?
 _SUSPEND = "UPDATE runs SET state = ?, snapshot = ?, stop = ? WHERE id = ?"
 _RESUME = "UPDATE runs SET state = ?, snapshot = NULL, stop = NULL WHERE id = ?"
 _SETTLE = "UPDATE runs SET state = ?, snapshot = NULL, stop = ?, settled_ms = ? WHERE id = ?"
-_USED = """INSERT INTO accounts (node, used, period, at_ms, seq)
-    VALUES (?, ?, ?, ?, coalesce(?, (SELECT max(seq) FROM events), 0))
+_USED = """INSERT INTO accounts (node, used, period, at_ms, seq) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (node) DO UPDATE
     SET used = excluded.used, period = excluded.period, at_ms = excluded.at_ms, seq = excluded.seq"""
 _ENCODER = msgspec.json.Encoder()
@@ -87,7 +86,8 @@ def settled(run: str, uid: int, stop: StopRecord, now_ms: int, told: dict[str, A
 
 def used(account: AccountRow, now_ms: int) -> Change:
     """What an account stands at."""
-    return Change(_USED, (account.node, _text(account.used), account.period, now_ms, account.seq))
+    values = (account.node, _text(account.used), account.period, now_ms)
+    return Change(_USED, values, numbered=True) if account.seq is None else Change(_USED, (*values, account.seq))
 
 
 def too_old(before_ms: int) -> tuple[Change, ...]:

@@ -57,13 +57,15 @@ class Draft(NamedTuple):
 class Change(NamedTuple):
     """One statement, one event, or both: they are written together or not at all.
 
-    ``over``: a run that has no more events; what is known of it in memory may go once this is written.
+    ``over``: a run that has no more events; what is known of it in memory may go once this is written. ``numbered``:
+    the statement takes one value more, the number of the last event up to here.
     """
 
     statement: str | None = None
     values: tuple[object, ...] = ()
     event: Draft | None = None
     over: str | None = None
+    numbered: bool = False
 
 
 class Store:
@@ -128,9 +130,7 @@ class Store:
         try:
             records = self._numbered([change.event for change in changes if change.event is not None])
             with self._writer:
-                bulk.execute(
-                    self._writer, ((one.statement, one.values) for one in changes if one.statement is not None)
-                )
+                bulk.execute(self._writer, self._statements(changes))
                 bulk.execute_rows(self._writer, _INSERT_EVENT, records)
         except apsw.Error as error:
             self._runs.give_back()
@@ -139,6 +139,13 @@ class Store:
             self._seq, self._hash = records[-1][0], records[-1][-1]
         self._runs.keep(change.over for change in changes if change.over is not None)
         return self._seq
+
+    def _statements(self, changes: Sequence[Change]) -> Iterator[tuple[str, tuple[object, ...]]]:
+        seq = self._seq
+        for one in changes:
+            seq += one.event is not None
+            if one.statement is not None:
+                yield one.statement, (*one.values, seq) if one.numbered else one.values
 
     def _numbered(self, drafts: Sequence[Draft]) -> list[tuple[Any, ...]]:
         """The rows of events, in their order: a number each, one within its run, and a hash."""

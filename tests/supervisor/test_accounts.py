@@ -43,10 +43,11 @@ def opened(books: Accounts, name: str, session: str | None = "s", parent: Node |
 
 
 def told(changes: list[Change]) -> dict[str, tuple[dict[str, int], int, int | None]]:
-    """Node → what it has used, in which period, up to which event, as the disk would have it."""
+    """Node → what it has used, in which period, up to which event (None: all before), as the disk will have it."""
     return {
-        node: (msgspec.json.decode(used), period, seq)
-        for node, used, period, _, seq in (change.values for change in changes)
+        node: (msgspec.json.decode(used), period, None if change.numbered else seq[0])
+        for change in changes
+        for node, used, period, _, *seq in [change.values]
     }
 
 

@@ -99,8 +99,8 @@ def _scalar(kind: Any, rng: random.Random) -> Any:
             return _within(kind, rng.choice(_WHOLE))
         case kinds.FloatType():
             return rng.choice(_FLOATS)
-        case kinds.StrType():
-            return rng.choice(_TEXTS)
+        case kinds.StrType(max_length=longest):
+            return rng.choice(_TEXTS)[:longest]
         case kinds.BytesType():
             return rng.randbytes(rng.randrange(40))
         case kinds.BoolType():
