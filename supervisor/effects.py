@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -26,15 +26,21 @@ from supervisor.journal.recovery import MOST_OPEN
 from supervisor.journal.results import KeptCall
 from supervisor.live_call import LiveCall
 
-if TYPE_CHECKING:
-    from supervisor.desk import Asker
-
 Find = Callable[[str, int], LiveCall | KeptCall | None]
 _ARGUMENTS_SHOWN = 200
 _LIST_BYTES = 512 << 10
 """Below the usual frame limit, whatever is in the notes and arguments."""
 _NOTE_BYTES = 2_000
 _CLOSED_KEPT = 1_000
+
+
+class Asker(Protocol):
+    """Whoever asks, at a door."""
+
+    uid: int
+
+    def say(self, message: cm.FromDaemon) -> None:
+        """Send an answer, now and without waiting."""
 
 
 class Effects:
