@@ -10,6 +10,7 @@ from deadlined.cli._columns import print_columns
 from deadlined.cli._options import client_options
 from deadlined.cli._report import print_json
 from deadlined.cli._session import complete_runs, open_client
+from protocol._client_messages import Effects, ListEffects
 from protocol._quantities import say_duration
 from protocol._runs import OpenEffect
 
@@ -31,12 +32,14 @@ def effects_command(context: click.Context, run: str | None, socket_path: str | 
     if context.invoked_subcommand is not None:
         return
     with open_client(socket_path) as client:
-        effects = client.effects(run=run)
+        found = client._ask(ListEffects(id=0, run=run), Effects)
     if as_json:
-        print_json({"effects": effects})
-    else:
-        now_ms = time.time() * 1_000
-        print_columns(("call", "tool", "run", "since", "key"), [_cells(one, now_ms) for one in effects])
+        print_json({"effects": found.effects, "more": found.more})
+        return
+    now_ms = time.time() * 1_000
+    print_columns(("call", "tool", "run", "since", "key"), [_cells(one, now_ms) for one in found.effects])
+    if found.more:
+        click.echo(f"and {found.more} more: close some of these, or look at one run with --run", err=True)
 
 
 @effects_command.command("close")

@@ -91,9 +91,12 @@ def test_effects_are_listed_until_somebody_has_looked(fake_daemon, command):
     assert (line[:3], line[-2:]) == (["c_7", "mail", "-"], ["ago", "KEY"])
     assert heard(fake_daemon, cm.ListEffects)[0].run == "r_1"
     assert json.loads(command("effects", "--json")[1])["effects"][0]["key"] == "KEY"
+    fake_daemon.on[cm.ListEffects] = lambda m: [cm.Effects(m.id, [effect], more=7)]
+    assert command("effects")[2].startswith("and 7 more")
+    assert json.loads(command("effects", "--json")[1])["more"] == 7
     assert command("effects", "close", "c_7", "--note", "sent") == (0, "c_7: closed\n", "")
     assert heard(fake_daemon, cm.CloseEffect)[0].note == "sent"
-    assert len(heard(fake_daemon, cm.ListEffects)) == 2
+    assert len(heard(fake_daemon, cm.ListEffects)) == 4
 
 
 def test_metrics_are_the_daemons_text_or_every_sample_as_an_object(fake_daemon, command):
