@@ -156,9 +156,9 @@ class Submissions:
         tool = self._tools.get(judged.tool)
         assert tool is not None
         key = self._secret_key if run is None else run.spec.secret_key
-        real = {path: os.path.realpath(path) for path in paths_to_resolve(tool, judged.values)}
-        around = Surroundings(judged.cwd or "", self._home, key, real)
-        return args_fingerprint(tool, judged.values, around)
+        around = Surroundings(judged.cwd or "", self._home, key)
+        real = {text: os.path.realpath(path) for text, path in paths_to_resolve(tool, judged.values, around).items()}
+        return args_fingerprint(tool, judged.values, around._replace(real_paths=real))
 
     def recall(self, recovered: Recovered) -> None:
         """Delivery keys of the last life are taken."""

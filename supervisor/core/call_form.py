@@ -25,7 +25,7 @@ from protocol._roles import Role, field_schemas
 from supervisor.core.canonical import canonical
 from supervisor.core.command_words import trimmed, words_of
 from supervisor.core.contract_hash import contract_hash
-from supervisor.core.spellings import spelled_address, spelled_path
+from supervisor.core.spellings import rooted, spelled_address, spelled_path
 
 
 class Surroundings(NamedTuple):
@@ -85,11 +85,14 @@ class CallForm:
             return canonical(values)
         return canonical(_reduced(values, self._fields, around if self._home else around._replace(home="")))
 
-    def paths_to_resolve(self, values: dict[str, Any]) -> list[str]:
-        """The texts with role ``realpath`` that lead somewhere from a known place: ``~`` only by rule 3."""
+    def paths_to_resolve(self, values: dict[str, Any], around: Surroundings) -> dict[str, str]:
+        """The texts with role ``realpath``, each with its path from the root, whose links somebody is to follow. Not
+        there: what starts in no known place (``~``: rule 3), and what is no path."""
         if not self._resolves:
-            return []
-        return [text for text in _paths(values, self._fields) if text and (self._home or not text.startswith("~"))]
+            return {}
+        home = around.home if self._home else ""
+        full = {text: rooted(text, around.cwd, home) for text in _paths(values, self._fields) if "\0" not in text}
+        return {text: path for text, path in full.items() if path.startswith("/")}
 
 
 def _reduced(value: Any, fields: dict[str, _Field], around: Surroundings) -> Any:
@@ -129,7 +132,7 @@ def _each(letter: str, spell: Callable[[str, Surroundings], str]) -> Callable[[A
     def spelled(value: Any, around: Surroundings) -> Any:
         if type(value) is list:
             return [spelled(item, around) for item in value]
-        return _tagged(letter, canonical(spell(value, around))) if type(value) is str else value
+        return _tagged(letter, canonical(_sayable(spell(value, around)))) if type(value) is str else value
 
     return spelled
 
@@ -138,13 +141,17 @@ def _tagged(letter: str, data: bytes) -> msgspec.Raw:
     return msgspec.Raw(letter.encode() + data)
 
 
+def _sayable(text: str) -> str:
+    """A file may have a name that is no text: its bytes come as half surrogates, which JSON does not have."""
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "backslashreplace")
+
+
 def _path(text: str, around: Surroundings) -> str:
     return spelled_path(text, around.cwd, around.home)
 
 
 def _real_path(text: str, around: Surroundings) -> str:
-    lexical = _path(text, around)
-    return around.real_paths.get(text, lexical) if lexical.startswith("/") else lexical
+    return around.real_paths.get(text) or _path(text, around)
 
 
 def _address(text: str, _around: Surroundings) -> str:

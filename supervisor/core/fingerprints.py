@@ -41,9 +41,10 @@ SHOWN = 16
 _ENDED = (Status.OK, Status.NO_RESULT, Status.ERROR)
 
 
-def paths_to_resolve(tool: ServedTool, values: dict[str, Any]) -> list[str]:
-    """The texts among these arguments whose real paths `Surroundings` is to have (role ``realpath``; usually none)."""
-    return tool.form.paths_to_resolve(values)
+def paths_to_resolve(tool: ServedTool, values: dict[str, Any], around: Surroundings) -> dict[str, str]:
+    """The texts among these arguments whose real paths `Surroundings` is to have (role ``realpath``; usually none),
+    each with the absolute path to resolve."""
+    return tool.form.paths_to_resolve(values, around)
 
 
 def args_fingerprint(tool: ServedTool, values: dict[str, Any], around: Surroundings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -153,25 +154,32 @@ def test_a_default_that_is_a_secret_is_left_out_like_any_other() -> None:
 
 
 def test_links_are_followed_where_the_contract_wants_it_and_somebody_has_looked() -> None:
-    values = {"real": "link", "path": "link", "entries": [{"path": "~/x"}, {"path": "~bob/x"}, {"path": ""}, 3]}
-    assert form().paths_to_resolve(values) == ["link", "~/x", "~bob/x"]
-    there = AROUND._replace(real_paths={"link": "/real", "~/x": "/else"})
+    values = {"real": "a/../link", "path": "link", "entries": [{"path": "~/x"}, {"path": "~bob/x"}, {"path": ""}, 3]}
+    assert form().paths_to_resolve(values, AROUND) == {"a/../link": "/w/a/../link", "~/x": "/home/u/x"}
+    there = AROUND._replace(real_paths={"a/../link": "/real", "~/x": "/else"})
     told = form().reduced(values, there)
     assert b'"real":P"/real"' in told
     assert b'"path":P"/w/link"' in told
     assert b'"entries":[{"path":P"/else"},{"path":P"~bob/x"},{"path":P""},3]' in told
 
 
-def test_a_path_that_starts_nowhere_known_is_not_looked_up() -> None:
-    nowhere = AROUND._replace(cwd="", real_paths={"link": "/daemons/own/link"})
-    assert b'P"link"' in form().reduced({"real": "link"}, nowhere)
-    assert form({"path": "path"}).paths_to_resolve({"path": "link", "real": "link"}) == []
+def test_a_path_that_starts_in_no_known_place_or_is_none_is_not_looked_up() -> None:
+    assert form().paths_to_resolve({"real": "link"}, AROUND._replace(cwd="")) == {}
+    assert form().paths_to_resolve({"real": "a\0b"}, AROUND) == {}
+    assert form({"path": "path"}).paths_to_resolve({"path": "link", "real": "link"}, AROUND) == {}
+
+
+def test_names_of_files_that_are_no_text_are_compared_all_the_same() -> None:
+    one, other = (os.fsdecode(b"/\xff" + last) for last in (b"a", b"b"))
+    for around in (AROUND._replace(cwd=one), AROUND._replace(real_paths={"x": one})):
+        again = around._replace(cwd=other, real_paths={"x": other})
+        assert form().reduced({"path": "p", "real": "x"}, around) != form().reduced({"path": "p", "real": "x"}, again)
 
 
 def test_a_home_of_the_workers_own_is_not_the_users() -> None:
     private = form(home="private")
     assert private.reduced({"path": "~/a"}, AROUND) != private.reduced({"path": "/home/u/a"}, AROUND)
-    assert private.paths_to_resolve({"real": "~/a"}) == []
+    assert private.paths_to_resolve({"real": "~/a"}, AROUND) == {}
 
 
 def test_where_a_call_runs_is_part_of_it_and_so_are_tool_and_contract() -> None:

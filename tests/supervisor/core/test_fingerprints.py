@@ -132,8 +132,8 @@ def test_a_situation_is_a_call_in_one_state_of_what_it_works_on() -> None:
 
 
 def test_who_wants_links_followed_is_told_which() -> None:
-    assert paths_to_resolve(served(roles={"path": "realpath"}), {"path": "a", "line": "b"}) == ["a"]
-    assert paths_to_resolve(PATHS, {"path": "a"}) == []
+    assert paths_to_resolve(served(roles={"path": "realpath"}), {"path": "a", "line": "b"}, AROUND) == {"a": "/cwd/a"}
+    assert paths_to_resolve(PATHS, {"path": "a"}, AROUND) == {}
 
 
 # ---------------------------------------------------------------- outcomes
