@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deadlined import CallResult, Client, RequestRefused
+from supervisor.core.folding import fold
 from supervisor.core.observations import observation
 from tests.contract.conftest import TestedDaemon, open_daemons
 
@@ -143,6 +144,7 @@ def test_a_silent_stream_is_listed_with_no_bytes_and_no_file(client: Client) -> 
 
 
 @pytest.mark.behaviour("M048")
+@pytest.mark.behaviour("M049")
 @pytest.mark.behaviour("M055")
 @pytest.mark.parametrize("last", [100_000, 20_000], ids=["two windows", "one text"])
 def test_a_cut_view_counts_exactly_what_it_keeps_and_leaves_out_and_says_where_the_rest_is(
@@ -165,6 +167,10 @@ def test_a_cut_view_counts_exactly_what_it_keeps_and_leaves_out_and_says_where_t
     assert context.endswith(view)
     assert len(view.encode()) <= 8_192
     assert len(context) - len(view) < 200
+    folded = fold(1, [result])  # what stays of it when its step is done
+    assert len(folded.line) < 400
+    assert folded.raw[0].sha256 == (hashlib.sha256(raw(result)).hexdigest() if result.output.sha256 else None)
+    assert folded.raw[0].path in folded.line
 
 
 def test_bytes_that_are_no_text_are_shown_replaced_and_flagged_and_kept_as_they_were(client: Client) -> None:

@@ -74,7 +74,6 @@ def test_one_that_never_recovers_fails_for_good_after_three_attempts(client, led
 
 
 @pytest.mark.behaviour("M044")
-@pytest.mark.behaviour("M045")
 @pytest.mark.behaviour("M112")
 @pytest.mark.parametrize("class_", ["argument", "policy", "auth", "missing_input", "tool"])
 def test_what_another_attempt_cannot_change_runs_once_and_is_told_as_it_was_said(client, ledger, class_):
@@ -86,11 +85,18 @@ def test_what_another_attempt_cannot_change_runs_once_and_is_told_as_it_was_said
 
 @pytest.mark.behaviour("M047")
 @pytest.mark.behaviour("M046")
-def test_a_red_test_runs_once_and_is_an_ordinary_result(client, ledger):
-    argv = ["sh", "-c", f"echo ran >> {ledger}; echo 'FAILED 503'; exit 1"]
-    result = client.call("shell", {"argv": argv}, deadline_ms=60_000)
-    assert (result.status, result.error.class_, result.exit.code) == ("error", "feedback", 1)
-    assert (ledger.read_text(), result.attempts) == ("ran\n", 1)
+def test_a_red_test_runs_once_costs_a_step_and_is_an_ordinary_result(client, ledger):
+    run = client.open_run()
+    for _ in range(2):
+        run.step()
+        argv = ["sh", "-c", f"echo ran >> {ledger}; echo 'FAILED 503'; exit 1"]
+        result = run.call("shell", {"argv": argv}, deadline_ms=60_000)
+        assert (result.status, result.error.class_, result.exit.code) == ("error", "feedback", 1)
+        assert (result.attempts, result.next_action) == (1, None)
+    view = run.view()
+    assert (view.status, view.step) == ("running", 2)
+    assert (view.budgets["retries"].used, view.budgets["tool_calls"].used) == (0, 2)
+    assert attempts(ledger) == ["ran"] * 2
 
 
 def test_what_may_have_been_done_is_not_done_again(client, ledger):

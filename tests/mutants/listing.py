@@ -22,6 +22,9 @@ class Mutant(NamedTuple):
 
 _RUN = "supervisor/core/run.py"
 _RUN_SUITE = "tests/supervisor/core/test_run.py"
+_RETRY, _RETRY_SUITE = "supervisor/core/retry.py", "tests/supervisor/core/test_retry.py"
+_CALL, _CALL_SUITE = "supervisor/core/call.py", "tests/supervisor/core/test_call.py"
+_CONTEXT, _CONTEXT_SUITE = "supervisor/core/context.py", "tests/supervisor/core/test_context.py"
 
 MUTANTS = (
     Mutant(
@@ -72,5 +75,75 @@ MUTANTS = (
         "self._until_ns = min(now_ns + (self.wrap_up_ns or self.deadline_ns), self.deadline_ns)",
         "self._until_ns = now_ns + (self.wrap_up_ns or self.deadline_ns)",
         _RUN_SUITE,
+    ),
+    Mutant(
+        "a wait is begun that ends at the deadline",
+        _RETRY,
+        "GiveUp(Why.NO_TIME_LEFT) if until_ns > latest_ns else",
+        "GiveUp(Why.NO_TIME_LEFT) if until_ns > deadline_ns else",
+        _RETRY_SUITE,
+    ),
+    Mutant(
+        "a write that may have happened is tried again",
+        _RETRY,
+        "return contract.read_only or contract.idempotent or delivery is Delivery.NOT_DELIVERED",
+        "return True",
+        _RETRY_SUITE,
+    ),
+    Mutant(
+        "whatever a tool raises is tried again",
+        _RETRY,
+        "if status is Status.ERROR and error_class == ErrorClass.TRANSIENT_TOOL:",
+        "if status is Status.ERROR:",
+        _RETRY_SUITE,
+    ),
+    Mutant(
+        "a call that needs too much memory is tried as often as any",
+        _RETRY,
+        'if cause == "memory_limit" and before',
+        "if False and before",
+        _RETRY_SUITE,
+    ),
+    Mutant(
+        "a cancel is lost while a call dies of something else",
+        _CALL,
+        "if cause is None or alive or self._final:",
+        "if cause is None or alive:",
+        _CALL_SUITE,
+    ),
+    Mutant(
+        "what an earlier attempt may have done is forgotten",
+        _CALL,
+        "settle.delivery = max(self._before.delivery, settle.delivery, key=_WORST.index)",
+        "pass",
+        _CALL_SUITE,
+    ),
+    Mutant(
+        "a call that waits for its next attempt cannot be cancelled",
+        _CALL,
+        "(State.BACKOFF, EndAsked): _M._withdraw",
+        "(State.BACKOFF, EndAsked): _M._stay",
+        _CALL_SUITE,
+    ),
+    Mutant(
+        "a provider's words decide whether it is asked again",
+        "supervisor/core/provider_failures.py",
+        "    if class_of(failure) is not ErrorClass.TRANSIENT_PROVIDER:",
+        '    if "429" not in failure.message and class_of(failure) is not ErrorClass.TRANSIENT_PROVIDER:',
+        "tests/supervisor/core/test_provider_failures.py",
+    ),
+    Mutant(
+        "an old pin stays beside the new ones",
+        _CONTEXT,
+        'if message.role == "system" and not message.pinned]',
+        'if message.role == "system"]',
+        _CONTEXT_SUITE,
+    ),
+    Mutant(
+        "a trim parts a call from its result",
+        _CONTEXT,
+        "            if message.answers in home:\n",
+        "            if message.answers in home and len(home) % 2:\n",
+        _CONTEXT_SUITE,
     ),
 )

@@ -322,8 +322,6 @@ def test_an_attempt_that_succeeds_is_the_call():
 
 
 @pytest.mark.behaviour("M044")
-@pytest.mark.behaviour("M045")
-@pytest.mark.behaviour("M046")
 @pytest.mark.behaviour("M047")
 @pytest.mark.behaviour("M112")
 @pytest.mark.parametrize(

@@ -201,8 +201,6 @@ def test_a_contracts_waits_are_its_own():
 
 
 @pytest.mark.behaviour("M044")
-@pytest.mark.behaviour("M045")
-@pytest.mark.behaviour("M046")
 @pytest.mark.behaviour("M047")
 @pytest.mark.behaviour("M112")
 @pytest.mark.parametrize("word", [word for word in ErrorClass if word is not ErrorClass.TRANSIENT_TOOL])
