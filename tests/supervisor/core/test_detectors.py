@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol._contracts import Refresh
@@ -369,6 +369,27 @@ def test_refused_calls_are_told_and_only_too_many_in_a_row_end_the_run():
         assert other.stopped is None
 
 
+def test_a_reworded_call_after_a_change_or_another_outcome_is_no_duplicate():
+    alike = [(worded("trio cancel scope"), ok("nothing")), (worded("cancel scope, trio"), ok("nothing"))]
+    assert Run().play([*alike, (worded("scope? trio cancel"), ok("nothing"))]).said == [(3, "warn", "near_duplicate")]
+    changed = Run().play([*alike, (writing("edit"), wrote())])
+    assert changed.call(worded("scope? trio cancel", situation_fp="@1"), ok("nothing")).level == "pass"
+    found = Run().play([*alike, (worded("the cancel scope of trio"), ok("found"))])
+    assert found.said == [(3, "warn", "near_duplicate")]
+    assert found.call(worded("scope? trio cancel"), ok("nothing")).level == "pass"
+
+
+def test_reworded_polls_are_no_duplicates():
+    calls = [(worded(f"build state {'!' * n}", refresh=Refresh()), ok("pending")) for n in range(20)]
+    assert Run().play(calls).said == []
+
+
+def test_a_call_that_failed_has_changed_nothing_that_would_excuse_a_repetition():
+    broken = [(writing(f"b{n}"), failed(n, f"E{n}", changed_state=True)) for n in range(2)]
+    a = (reading("a"), ok())
+    assert Run(STRICT).play([a, broken[0], a, broken[1], a]).said == [(5, "warn", "repeat_call")]
+
+
 @pytest.mark.behaviour("M155")
 def test_the_breaker_ends_a_run_of_many_small_loops_and_no_healthy_call():
     run = Run()
@@ -626,6 +647,7 @@ def play(detectors: Detectors, given, open_tokens: list[int], place: int) -> obj
     return verdict, detectors.end(token, OUTCOMES[third])
 
 
+@settings(max_examples=60)
 @given(st.lists(CALLS, max_size=80), st.lists(CALLS, max_size=40))
 @pytest.mark.case("B093")
 def test_what_was_dumped_as_json_and_loaded_goes_on_as_the_machine_itself(past, future):
@@ -642,6 +664,7 @@ def test_what_was_dumped_as_json_and_loaded_goes_on_as_the_machine_itself(past, 
     assert json.dumps(loaded.dump()) == json.dumps(machine.dump())
 
 
+@settings(max_examples=40)
 @given(st.lists(CALLS, max_size=80))
 def test_an_equal_sequence_always_gives_equal_verdicts(events):
     def told() -> list[object]:

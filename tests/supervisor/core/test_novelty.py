@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.novelty import MOST_SEEN, Novelty
@@ -52,6 +52,7 @@ def test_a_step_of_polls_alone_does_neither():
     assert novelty.step_over() == 0
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, MOST_SEEN * 2), max_size=50))
 def test_the_things_seen_last_are_remembered(extra):
     novelty = Novelty()
