@@ -67,9 +67,9 @@ def test_the_calls_attempted_last_are_remembered():
     assert tally.prior == 2
 
 
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["x", "y", None])), max_size=120))
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["x", "y", None])), max_size=60))
 def test_what_a_window_counts_is_what_is_in_it(pushed):
-    window, late = Window(30), []
+    window, late = Window(6), []
     for number, (counted, call, outcome) in enumerate(pushed):
         window.push(attempt(number, call, counted=counted))
         late.append((number, outcome))
@@ -81,7 +81,7 @@ def test_what_a_window_counts_is_what_is_in_it(pushed):
             late.clear()
     held = list(window.attempts)
     outcomes = [one.outcome for one in held if one.outcome is not None]
-    assert len(held) == min(30, len(pushed))
+    assert len(held) == min(6, len(pushed))
     assert window.counted == sum(one.counted for one in held)
     assert window.alike("t") == len(outcomes) - len(set(outcomes))
     assert window.alike("another") == 0

@@ -48,6 +48,9 @@ def test_a_call_that_succeeds_with_the_same_content_is_a_repetition_too_and_its_
     assert run.said == [(3, "warn", "repeat_call"), (4, "stop", "repeat_call")]
     assert run.stopped is not None
     assert [one.key for one in run.stopped.fired] == ["search(a)"]
+    digits = Run(STRICT).play(again(reading("a", call_fp="0123456789abcdef" * 4), ok(), 9))
+    assert digits.stopped is not None
+    assert digits.stopped.fired[0].key == "0123456789abcdef"
 
 
 @pytest.mark.behaviour("M154")
@@ -172,6 +175,31 @@ def test_an_end_of_an_attempt_that_is_not_known_means_nothing():
     assert detectors.dump() == before
 
 
+@pytest.mark.behaviour("M157")
+def test_an_attempt_is_recorded_with_tool_arguments_and_time_and_its_outcome_is_filled_in_when_it_ends():
+    detectors = Detectors()
+    first = detectors.begin(reading("a", now_ns=5), "c_1")
+    second = detectors.begin(reading("b", now_ns=6), "c_2")
+
+    def recorded() -> list[list[object]]:
+        return [[*attempt[1:5], attempt[11]] for attempt in detectors.dump()["attempts"]]
+
+    assert recorded() == [["search", "search(a)", "c_1", 5, None], ["search", "search(b)", "c_2", 6, None]]
+    detectors.end(second, ok("found"))
+    assert [record[-1] for record in recorded()] == [None, "ok:found"]
+    detectors.end(first, failed())
+    assert [record[-1] for record in recorded()] == ["error:raised:x", "ok:found"]
+
+
+@pytest.mark.behaviour("M158")
+def test_what_fired_has_a_detector_a_level_a_count_and_a_sentence():
+    run = Run().play(again(reading("a"), ok(), 5))
+    assert (run.call(reading("b"), ok()).level, run.call(reading("b"), ok()).fired) == ("pass", ())
+    (fired,) = run.call(reading("a"), ok()).fired
+    assert (fired.detector, fired.level, fired.count, fired.call) == ("repeat_call", "warn", 5, "c_5")
+    assert fired.text.startswith("Attempt 6 of the same call of search")
+
+
 # ---------------------------------------------------------------- blocked attempts
 
 
@@ -197,6 +225,11 @@ def test_a_run_recovers_from_a_block():
 def test_blocked_attempts_count_so_that_insisting_ends_the_run():
     run = Run().play(again(reading("a"), ok(), 50))
     assert (run.number, run.executed) == (11, 8)
+
+
+def test_blocked_attempts_of_a_failing_call_count_as_failures():
+    run = Run(repeat_error=Levels(2, 3, 5), repeat_call=OFF).play(again(reading("a"), failed(), 9))
+    assert run.firsts() == [(3, "warn", "repeat_error"), (4, "block", "repeat_error"), (6, "stop", "repeat_error")]
 
 
 # ---------------------------------------------------------------- polls
@@ -276,7 +309,7 @@ def test_a_tool_says_how_often_an_answer_that_does_not_change_may_be_asked_for()
 def test_polls_neither_bring_the_breaker_nor_meet_it():
     polled = Run().play(again(polling(), ok(), 20))  # ten of them were warned of
     assert polled.play(again(reading("a"), ok("other"), 6)).said[-1] == (26, "warn", "repeat_call")
-    looped = Run()
+    looped = Run(window=60)
     for n in range(4):
         looped.play(again(reading(f"loop {n}"), ok(), 8 if n < 3 else 6))  # ten warnings
     refresh = Refresh(min_interval_ms=1)
@@ -289,7 +322,7 @@ def test_polls_neither_bring_the_breaker_nor_meet_it():
 # ---------------------------------------------------------------- cycles
 
 
-@pytest.mark.behaviour("M151", "M158")
+@pytest.mark.behaviour("M151")
 @pytest.mark.case("B099")
 def test_two_calls_in_turn_are_stopped_as_a_pair_whichever_of_them_was_blocked():
     a, b = (reading("q"), ok("found")), (reading("1", "get"), ok("thing"))
@@ -386,8 +419,9 @@ def test_reworded_polls_are_no_duplicates():
 
 def test_a_call_that_failed_has_changed_nothing_that_would_excuse_a_repetition():
     broken = [(writing(f"b{n}"), failed(n, f"E{n}", changed_state=True)) for n in range(2)]
-    a = (reading("a"), ok())
-    assert Run(STRICT).play([a, broken[0], a, broken[1], a]).said == [(5, "warn", "repeat_call")]
+    marks = [(writing("mark", state=state), wrote()) for state in range(3)]
+    calls = [marks[0], broken[0], marks[1], broken[1], marks[2]]
+    assert Run(STRICT).play(calls).said == [(5, "warn", "repeat_call")]
 
 
 @pytest.mark.behaviour("M155")
