@@ -233,13 +233,16 @@ def _outcome(result: CallResult, call: LiveCall, changed: bool) -> Outcome:
         error_code="" if error is None else error.code,
         error_place=outcome_fp if feedback else "",
         feedback=feedback,
-        own_fingerprint=_own_fingerprint(result) if contract.progress == "self" else "",
+        own_fingerprint=_own_fingerprint(call, result) if contract.progress == "self" else "",
         changed_state=changed,
     )
 
 
-def _own_fingerprint(result: CallResult) -> str:
-    """What a tool that judges its own progress says of it; nothing said is no progress."""
+def _own_fingerprint(call: LiveCall, result: CallResult) -> str:
+    """What a tool that judges its own progress says of it, to its context or in what it returns; nothing said is no
+    progress."""
+    if call.reached:
+        return call.reached
     content = result.content
     said = content.get("fingerprint") if isinstance(content, dict) else None
     return said if isinstance(said, str) else ""

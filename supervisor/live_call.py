@@ -41,6 +41,7 @@ class LiveCall:
         "output_bytes",
         "planned",
         "planners",
+        "reached",
         "recorded",
         "result",
         "stake",
@@ -70,6 +71,8 @@ class LiveCall:
         self.result: CallResult | None = None
         self.fingerprint = ""
         """Of its tool and arguments, as shown."""
+        self.reached = ""
+        """The fingerprint that the tool itself gave of what the call has reached."""
         self.notices: list[Notice] = []
         """What its submitter is told beside the outcome: from before it ran, and of its earlier attempts."""
         self.stake: Stake | None = None

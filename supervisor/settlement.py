@@ -90,6 +90,7 @@ class Settlement:
     def _result(self, call: LiveCall, settle: machine.Settle) -> CallResult:
         result = results.result_of(self._facts(call), settle)
         result.fingerprint = call.fingerprint
+        call.reached = "" if settle.ended is None else settle.ended.fingerprint
         result.notices += call.notices
         return result
 

@@ -6,7 +6,7 @@ import itertools
 import time
 from pathlib import Path
 
-from deadlined import tool
+from deadlined import Context, tool
 from toolworkers import ToolError
 
 _NUMBERS = itertools.count()
@@ -34,6 +34,13 @@ def now() -> int:
 def fails(number: int) -> str:
     """Fails in the same way, whatever is asked."""
     raise ToolError("it cannot be done", code="refused")
+
+
+@tool(read_only=True, progress="self")
+def press(key: str, shows: str, ctx: Context) -> int:
+    """Another answer each time; what it has reached is what the screen shows."""
+    ctx.fingerprint(shows)
+    return time.monotonic_ns()
 
 
 @tool(read_only=True, timeout_ms=30_000)

@@ -186,6 +186,20 @@ def test_a_tool_that_fails_whatever_is_asked_makes_no_progress(client: Client) -
     assert (stop.status, stop.reason, stop.step) == ("stuck", "no_progress", 4)
 
 
+@pytest.mark.behaviour("M018")
+@pytest.mark.behaviour("M030")
+def test_a_tool_that_judges_itself_is_believed_when_it_says_what_it_reached_and_when_it_says_nothing(
+    client: Client,
+) -> None:
+    run = client.open_run()
+    for number in range(6):
+        assert run.call("press", {"key": "down", "shows": f"screen {number}"}).status == "ok"
+    for shows in ("", "screen 1", "", ""):
+        assert run.call("press", {"key": f"another for {shows}", "shows": shows}).status == "ok"
+    stop = stopped(run)
+    assert (stop.status, stop.reason, stop.step) == ("stuck", "no_progress", 10)
+
+
 def test_a_call_of_a_run_that_has_stopped_is_not_executed(client: Client) -> None:
     run = client.open_run()
     run.cancel()
