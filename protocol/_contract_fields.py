@@ -8,6 +8,7 @@ correct it.
 from __future__ import annotations
 
 import enum
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ import msgspec
 from protocol._contracts import ISOLATION_ORDER, Contract
 from protocol._scrub import refuse_bad_scrub
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LONGEST_HOOK_MS = 60_000
 
 
@@ -73,6 +75,9 @@ def _refuse_contradictions(contract: Contract) -> None:
     if contract.progress == "self" and contract.kind == "command":
         raise ValueError('progress = "self" needs a tool that gives a fingerprint; allowed: Python tools')
     _refuse_reconcile(contract)
+    for name in contract.secrets:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"secrets has {name!r}; allowed: names of variables (letters, digits, '_')")
     if contract.fresh and contract.reusable:
         raise ValueError("fresh and reusable exclude each other: a fresh tool gets a new worker for each call")
 

@@ -133,6 +133,8 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     min_containment: ContainmentLevel | None = None
     home: Literal["user", "private"] = "private"
     env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Variables of the daemon's environment that the tool cannot work without, and nobody else may see."""
     limits: Limits | None = None
     isolation: IsolationLevel | None = None
     after_kill: AfterKill | None = None
@@ -164,9 +166,14 @@ class Contract(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ToolDescription(msgspec.Struct, frozen=True):
-    """One tool as a worker's Hello lists it: its contract, its arguments as JSON schema, and a line for people."""
+    """One tool as a worker's Hello lists it: its contract, its arguments as JSON schema, and a line for people.
+    ``environment``: the names of the variables that its calls get. Of one that is asked for by name also ``kept_back``,
+    those of the daemon's that they do not get, and ``unset``, those that it names and the daemon does not have."""
 
     name: str
     description: str
     contract: Contract
     schema: dict[str, Any]
+    environment: list[str] = []
+    kept_back: list[str] = []
+    unset: list[str] = []

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     CONTAINMENT = "containment"
     DAEMON_RESTARTED = "daemon_restarted"
     STORE_UNAVAILABLE = "store_unavailable"
+    MISSING_SECRET = "missing_secret"  # noqa: S105  # no password: that there is none
     SUPERVISOR_BUG = "supervisor_bug"
     UNKNOWN_RUN = "unknown_run"
     RUN_SETTLED = "run_settled"

@@ -103,6 +103,8 @@ class Call(msgspec.Struct, tag="call", tag_field="op"):
     accepts: bool = True
     after_kill: bool = False
     """Run the command that the tool's contract wants after a kill, instead of the tool."""
+    secrets: dict[str, str] = {}
+    """What the tool's contract asks for in ``secrets``: for this call, and kept by nobody."""
 
 
 ToWorker = Call

@@ -55,10 +55,10 @@ class Aftermath:
 
     async def _run(self, call: LiveCall, hook: AfterKill) -> Notice:
         timeout_ms = min(hook.timeout_ms, _STOPPING_MS) if self._stopping() else hook.timeout_ms
-        now, told = now_ns(), trio.Event()
+        now, told, hooked = now_ns(), trio.Event(), call.judged.contract
         judged = msgspec.structs.replace(
             call.judged,
-            contract=Contract("command", remote=False),
+            contract=Contract("command", remote=False, secrets=hooked.secrets),
             deadline_ns=instant_after(now, timeout_ms),
             deadline_ms=timeout_ms,
             output_limit=_OUTPUT_BYTES,

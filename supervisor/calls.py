@@ -9,6 +9,7 @@ told; this file carries their effects out and turns what workers say into their 
 from __future__ import annotations
 
 import itertools
+import os
 from collections import deque
 from typing import assert_never
 
@@ -31,6 +32,7 @@ from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.effects import Effects
 from supervisor.endings import Endings
+from supervisor.environment import Environment
 from supervisor.gate import Gate
 from supervisor.intents import Intents
 from supervisor.journal import rows
@@ -41,6 +43,7 @@ from supervisor.judgement import Judgement
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
 from supervisor.lives import LifeRecords
+from supervisor.logs import LOG
 from supervisor.memory_watch import MemoryWatch, out_of_memory
 from supervisor.output_watch import OutputWatch
 from supervisor.placement import Placement
@@ -85,6 +88,8 @@ class Calls:
         self.gate = Gate(placement, quarantine, journal.note)
         self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
         self.effects = Effects(journal)
+        self.environment = Environment(os.environ)
+        journal.redaction = LOG.redaction = self.environment.redaction
         self.reconciler = Reconciler(
             tools, self.effects, journal, self._place_after, self._is_stopping, self._release_key
         )
@@ -97,6 +102,7 @@ class Calls:
             self.gate.trouble,
             aftermath,
             self.effects,
+            self.environment.redaction,
             self.live,
             self._is_over,
             judgement,
@@ -401,6 +407,7 @@ class Calls:
             judged.output_limit,
             call.machine.accepts,
             judged.after_kill,
+            self.environment.secrets_of(judged.contract),
         )
         grace_ns = judged.contract.term_grace_ms * NS_PER_MS
         self.pools[judged.flavour].end_at(worker, judged.deadline_ns, judged.deadline_ns - grace_ns if grace_ns else 0)

@@ -22,10 +22,7 @@ from supervisor.config_tables import ConfigError, read_fields, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_NOT_SERVED = (
-    "roots",
-    "secrets",
-)
+_NOT_SERVED = ("roots",)
 LIMIT_KINDS = typing.get_type_hints(Limits)
 _TABLES = {
     **dict.fromkeys(("limits", "after_kill", "retry", "refresh"), dict[str, Any]),

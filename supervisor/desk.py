@@ -226,6 +226,8 @@ class Desk:
             text = f"there is no tool {ask.name[:80]!r}; this daemon serves {', '.join(self._tools.names())}"
             asker.say(_failed(ask.id, "unknown_tool", text))
             return
+        if ask.name is not None:
+            found = [self._calls.environment.shown(tool) for tool in found]
         asker.say(cm.Tools(ask.id, found))
 
     def _find(self, asker: Asker, request: int, call_id: str) -> LiveCall | KeptCall | None:

@@ -38,4 +38,4 @@ class Environment:
         kept_back = (name for name in self._variables if name not in tool.environment and name.isprintable())
         named = (name for name in (*tool.contract.env, *tool.contract.secrets) if not name.startswith("@"))
         unset = {name for name in named if name not in self._variables}
-        return msgspec.structs.replace(tool, kept_back=tuple(sorted(kept_back)), unset=tuple(sorted(unset)))
+        return msgspec.structs.replace(tool, kept_back=sorted(kept_back), unset=sorted(unset))

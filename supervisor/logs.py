@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from supervisor.clock import now_ns
+from supervisor.core.redaction import Redaction
 from supervisor.core.repeats import Repeats, RepeatSettings
 
 _TEXT = 4_096
@@ -37,6 +38,8 @@ class Log:
         self._room.register(descriptor, select.POLLOUT)
         self._lost = 0
         self._torn = False
+        self.redaction = Redaction()
+        """Takes out what nobody may read."""
         self.trouble: str | None = None
         """Why lines cannot be written at the moment."""
 
@@ -69,6 +72,10 @@ class Log:
         if left_out is None:
             raise structlog.DropEvent
         return {**event, "left_out_before": left_out} if left_out else event
+
+    def without_secrets(self, _logger: Any, _name: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+        """A processor: whatever a text quotes, no secret of a tool's contract stands in it."""
+        return self.redaction.value(event) if self.redaction else event
 
     def sum_up(self, log: structlog.stdlib.BoundLogger) -> None:
         """Tell what was left out of kinds that have fallen silent, and what was lost. To be called now and then."""
@@ -104,6 +111,7 @@ def open_log() -> structlog.stdlib.BoundLogger:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
+            LOG.without_secrets,
             short,
             *shown,
         ],

@@ -19,6 +19,7 @@ from supervisor.containment.workers import Worker
 from supervisor.core import call as machine
 from supervisor.core import results
 from supervisor.core.intake import Host
+from supervisor.core.redaction import Redaction
 from supervisor.core.respawn import Cause
 from supervisor.effects import Effects
 from supervisor.endings import Endings
@@ -50,6 +51,7 @@ class Settlement:
         trouble: Trouble,
         aftermath: Aftermath,
         effects: Effects,
+        redaction: Redaction,
         live: dict[str, LiveCall],
         over: Callable[[LiveCall], None],
         judgement: Judgement,
@@ -57,6 +59,7 @@ class Settlement:
         self._judgement = judgement
         self._host, self._pools = host, pools
         self._endings, self._intents, self._trouble, self._aftermath = endings, intents, trouble, aftermath
+        self._redaction = redaction
         self._effects, self._live, self._over = effects, live, over
         self.settled = self.kills = 0
 
@@ -114,6 +117,8 @@ class Settlement:
     def _whole(self, call: LiveCall, result: CallResult) -> None:
         """Nothing more will be added. Who waits for it hears when it is on the disk, if that was promised, and at once
         if not."""
+        if call.judged.contract.secrets:
+            self._redaction.result(result)
         if result.output.truncated:
             self._intents.truncated(call, result)
         charge = {} if call.stake is None else self._judgement.settled(call.stake, call, result)

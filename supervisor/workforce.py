@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from protocol._contracts import CONTAINMENT_ORDER, ISOLATION_ORDER, Limits
@@ -15,6 +16,7 @@ from supervisor.containment.probe import ProbeFailed, prove
 from supervisor.containment.zygote import SpawnError
 from supervisor.core.levels import holder_of
 
+_LOG = structlog.get_logger("deadlined.workforce")
 if TYPE_CHECKING:
     from supervisor.assembly import Parts
     from supervisor.config import DaemonSettings
@@ -43,11 +45,21 @@ async def start_workforce(
         pool = parts.make_pool(flavour, zygote, place.limits, 0, place.isolation)
         await nursery.start(pool.run, False)
         started.append(pool)
+    _look_at_secrets(parts)
     if wrong := parts.tools.who_cannot_be_asked():
         raise SpawnError("configuration", "; ".join(wrong))
     await _prove_all(parts, started)
     _note_grounds(parts, first)
     _check_demands(parts, settings)
+
+
+def _look_at_secrets(parts: Parts) -> None:
+    """A tool without its secrets is served, and says at its first call what it needs: it may be the one of many that
+    nobody uses here. Whoever reads the log hears it now."""
+    for tool in parts.tools.descriptions():
+        if missing := parts.calls.environment.look_at(tool.contract):
+            parts.host.missing_secrets[tool.name] = missing
+            _LOG.warning("tool_needs", tool=tool.name, missing=missing)
 
 
 async def _first_worker(pool: Pool, nursery: trio.Nursery) -> None:

@@ -1,5 +1,5 @@
 """What a call may leave in a worker that no process check sees: threads, descriptors, directory, environment, umask,
-signal state, user, search path; files in its own scratch, System V objects.
+signal state, user, locale, search path; files in its own scratch, System V objects.
 
 Owns the comparison with the state the worker began with, and puts back what can be put back. Whether the worker serves
 again is decided from the answer elsewhere. All of this runs after every warm call, so each look is one cheap system
@@ -8,6 +8,7 @@ call, on a descriptor that is kept open: fstat on /proc/self/task counts threads
 
 from __future__ import annotations
 
+import _locale  # the C library's own word: `locale` reads aliases and costs the cold start
 import contextlib
 import fcntl
 import os
@@ -80,6 +81,7 @@ class Baseline:
         os.umask(self._umask)
         self._signals = _signals.state()
         self._users = os.getresuid(), os.getresgid()
+        self._locale = _locale.setlocale(_locale.LC_ALL)
         self._threads = os.fstat(self._tasks).st_nlink
         os.close(last_words)
         self._descriptors = self._count_descriptors()
@@ -121,6 +123,7 @@ class Baseline:
             and self._count_descriptors() == self._descriptors
             and _signals.state() == self._signals
             and (os.getresuid(), os.getresgid()) == self._users
+            and _locale.setlocale(_locale.LC_ALL) == self._locale
             and (sys.stdin, sys.stdout, sys.stderr) == self._streams
         )
         self._redirect()

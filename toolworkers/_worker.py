@@ -20,7 +20,7 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from protocol._contracts import Contract
+from protocol._contracts import Contract, ToolDescription
 from protocol._errors import InvalidArguments, LocalProtocolError
 from protocol._worker_messages import Accepted, Call, Ended, WorkerReady
 from toolworkers import _world as world
@@ -34,6 +34,7 @@ from toolworkers.runners._progress import ProgressSink
 
 _NOWHERE = Context(deadline_ns=0, workdir="/")
 """What a tool that asks for no Context is not given."""
+_KEY_VARIABLE = "DEADLINED_IDEMPOTENCY_KEY"
 Refusal = Literal["invalid_arguments", "bad_cwd"]
 
 
@@ -58,8 +59,16 @@ class Worker:
         """Take the baseline and say WorkerReady. A description that fits no frame raises."""
         self._baseline = Baseline(last_words)
         self._used = python.used()
-        tools = self._registry.describe() if describe else None
+        tools = [self._described(tool) for tool in self._registry.describe()] if describe else None
         self._channel.send(WorkerReady(os.getpid(), missing, tools))
+
+    def _described(self, tool: ToolDescription) -> ToolDescription:
+        """With the names of what its calls find in their environment."""
+        contract, names = tool.contract, set(os.environ)
+        if contract.kind == "command":
+            names = {*world.command_environment("", "", {}, self._settings.user_env), _KEY_VARIABLE}
+        names |= world.declared_environment(contract.env, self._settings.user_env).keys() | set(contract.secrets)
+        return msgspec.structs.replace(tool, environment=sorted(names))
 
     def serve(self) -> NoReturn:
         """Answer calls until the daemon closes its end: ChannelLost is the way out."""
@@ -104,7 +113,7 @@ class Worker:
 
     def _run_python(self, call: Call, tool: Tool, arguments: dict[str, object], descriptors: list[int]) -> Ended:
         self._take_output(descriptors)
-        self._lend_environment(tool.contract)
+        self._lend_environment(call, tool.contract)
         sink = None
         context = _NOWHERE
         if tool.context_parameter is not None:
@@ -119,7 +128,8 @@ class Worker:
         ended.left_processes = left.killed
         self._measure(ended)
         may = tool.contract.read_only or tool.contract.reusable
-        self._judge(ended, left.clean, may and not tool.contract.fresh, system_v=not tool.contract.read_only)
+        may = may and not tool.contract.fresh and not call.secrets  # which would stay in this process's memory
+        self._judge(ended, left.clean, may, system_v=not tool.contract.read_only)
         return ended
 
     def _run_command(self, call: Call, tool: Tool, arguments: dict[str, object], descriptors: list[int]) -> Ended:
@@ -140,7 +150,7 @@ class Worker:
         finally:
             self._on_term = None
             run.close()
-        self._judge(ended, run.clean, not tool.contract.fresh, system_v=True)
+        self._judge(ended, run.clean, not tool.contract.fresh and not call.secrets, system_v=True)
         return ended
 
     # ------------------------------------------------------------ around a call
@@ -159,16 +169,18 @@ class Worker:
         for descriptor in descriptors:
             self._baseline.take_output(descriptor)
 
-    def _lend_environment(self, contract: Contract) -> None:
+    def _lend_environment(self, call: Call, contract: Contract) -> None:
         """What a Python tool's contract asks for beyond the worker's own; the baseline takes it back."""
         if contract.env or contract.home == "user":
             os.environ.update(world.declared_environment(contract.env, self._settings.user_env))
             os.environ["HOME"] = self._home(contract)
+        if call.secrets:
+            os.environ.update(call.secrets)
 
     def _environment(self, call: Call, contract: Contract, planned: dict[str, str]) -> dict[str, str]:
         user = self._settings.user_env
-        passed = world.declared_environment(contract.env, user) | planned
-        passed["DEADLINED_IDEMPOTENCY_KEY"] = call.key
+        passed = world.declared_environment(contract.env, user) | call.secrets | planned
+        passed[_KEY_VARIABLE] = call.key
         return world.command_environment(self._scratch.tmp, self._home(contract), passed, user)
 
     def _home(self, contract: Contract) -> str:

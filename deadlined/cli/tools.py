@@ -55,4 +55,11 @@ def _print_one(tool: ToolDescription) -> None:
     for field, value in msgspec.to_builtins(tool.contract).items():
         if value != getattr(Contract(), field) or field in ("read_only", "timeout_ms", "kind"):
             click.echo(for_stdout(f"  {field} = {value}"))
+    click.echo("\nenvironment (names; no value is ever shown)")
+    for words, names in (
+        ("passed", tool.environment),
+        ("named and not set", tool.unset),
+        ("kept back", tool.kept_back),
+    ):
+        click.echo(for_stdout(f"  {words}: {', '.join(names) or 'none'}"))
     click.echo(for_stdout("\narguments\n" + msgspec.json.format(msgspec.json.encode(tool.schema)).decode()))

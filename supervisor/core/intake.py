@@ -71,6 +71,8 @@ class Host(msgspec.Struct):
     grounds: dict[str, Ground] = {}
     """By flavour, where that is known: a tool may run with less than the daemon's own."""
     wanted: IsolationLevel = "contain"
+    missing_secrets: dict[str, tuple[str, ...]] = {}
+    """By tool: what it cannot work without, and the daemon does not have."""
 
 
 def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
@@ -81,6 +83,8 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
     contract = tool.contract
     budget_ms = _budget_ms(submit, contract)
     text, values = _arguments(submit, tool)
+    if missing := host.missing_secrets.get(submit.tool):
+        raise Refusal(Reason.MISSING_SECRET, _missing(submit.tool, missing))
     if submit.cwd is not None:
         _check_cwd(submit.cwd)
     _check_demands(submit, contract, host.grounds.get(tool.flavour) or Ground(host.containment, host.isolation))
@@ -98,6 +102,11 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         submit.split_streams,
         values=values,
     )
+
+
+def _missing(tool: str, names: tuple[str, ...]) -> str:
+    there = "is not set" if len(names) == 1 else "are not set"
+    return f"{tool} needs {', '.join(names)}: {there} in the environment of the daemon, which has to be started with it"
 
 
 def _unknown(name: str, tools: Tools) -> str:

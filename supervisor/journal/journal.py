@@ -27,6 +27,7 @@ import trio
 
 from protocol._events import Event, EventKind
 from supervisor.clock import wall_ms
+from supervisor.core.redaction import Redaction
 from supervisor.journal import rows
 from supervisor.journal.commit_thread import CommitThread
 from supervisor.journal.store import BrokenStoreError, Change, Store, StoreError
@@ -89,6 +90,8 @@ class Journal:
         self._due = math.inf
         self._seq, self._moved = store.seq, trio.Event()
         self._stalled = self._broken = False
+        self.redaction = Redaction()
+        """Takes out of events what nobody may read."""
         self.trouble: str | None = None
         """What is wrong with the disk at the moment, for people."""
         self.alarm: str | None = None
@@ -102,6 +105,8 @@ class Journal:
             self.append(changes)
             then(False)
             return
+        if self.redaction:
+            changes = tuple(self._redacted(change) for change in changes)
         with self._taking:
             self._pending.append(Entry(changes, then, keep))
             waiting = len(self._pending)
@@ -113,6 +118,12 @@ class Journal:
             self._start()
         elif waiting == 1:
             self._wake(self._later())
+
+    def _redacted(self, change: Change) -> Change:
+        event = change.event
+        if event is None:
+            return change
+        return change._replace(event=event._replace(data=self.redaction.json(event.data)))
 
     def note(
         self, kind: EventKind, call: str | None = None, uid: int | None = None, run: str | None = None, **data: Any

@@ -58,6 +58,7 @@ TABLE: list[tuple[Status, Reason | None, int]] = [
     (Status.NOT_EXECUTED, Reason.STORE_UNAVAILABLE, 3),
     (Status.NOT_EXECUTED, Reason.UNKNOWN_RUN, 3),
     (Status.NOT_EXECUTED, Reason.RUN_SETTLED, 3),
+    (Status.NOT_EXECUTED, Reason.MISSING_SECRET, 3),
     (Status.NOT_EXECUTED, Reason.APPROVAL_REJECTED, 3),
     (Status.NOT_EXECUTED, Reason.NO_PROGRESS, 3),
     (Status.NOT_EXECUTED, Reason.BREAKER, 3),
