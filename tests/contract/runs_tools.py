@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from pathlib import Path
 
@@ -69,3 +70,55 @@ def append_and_hang(path: str, line: str) -> None:
     """Appends a line to a file, and never says so."""
     append(path, line)
     time.sleep(600)
+
+
+@tool(approval="never")
+def slow_append(path: str, line: str) -> int:
+    """As append, in its time."""
+    time.sleep(0.3)
+    return append(path, line)
+
+
+@tool(read_only=True)
+def count_lines(directory: str) -> int:
+    """How many lines all files of a directory have."""
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in Path(directory).iterdir())
+
+
+@tool(read_only=True)
+def sleeps_in_c() -> None:
+    """Waits inside C."""
+    time.sleep(600)
+
+
+@tool(read_only=True)
+def spins_in_c() -> int:
+    """Computes inside C and holds the interpreter."""
+    return sum(range(10**12))
+
+
+@tool(read_only=True)
+def backtracks() -> bool:
+    """Looks for what is not there, in more ways than there is time for."""
+    return re.match(r"(a+)+$", "a" * 60 + "b") is not None
+
+
+@tool
+def write_asking(path: str) -> None:
+    """Declares nothing, so a person is asked."""
+    append(path, "written")
+
+
+@tool(read_only=True, term_grace_ms=400)
+def heeds(ctx: Context) -> None:
+    """Says when it is told that its time is up."""
+    while not ctx.cancelled:
+        time.sleep(0.01)
+    print("told", flush=True)
+
+
+@tool(read_only=True)
+def prints(number: int) -> int:
+    """Prints a few bytes, others each time."""
+    print("number", number)
+    return number
