@@ -26,13 +26,27 @@ _DETACH = (
 )
 _HALF_DONE = "It was ended in the middle: files may be half written, locks left behind. Look before you repeat it"
 _LEAVE_IT = "Leave it for so long: sent again before, it is refused again. Change the arguments, or use another tool."
+_REFUSED = {
+    Reason.POISON_CALL: _LEAVE_IT,
+    Reason.INVALID_ARGUMENTS: "Correct the arguments as the message says; as they are they will be refused again.",
+    Reason.UNKNOWN_TOOL: "Use one of the tools that there are.",
+    Reason.POLICY_DENIED: "Do not try the same in another way: it is not allowed. Go on without it, or ask a person.",
+    Reason.SANDBOX_DENIED: "Do not try the same in another way: it is out of bounds. Go on without it, or ask a person.",
+    Reason.BUDGET: "Call no more tools: conclude with what is known, and say what is missing.",
+}
+NOTHING_FOUND = (
+    "Nothing was found. The same question in other words will hardly find more: widen or narrow it, look elsewhere, or ask"
+    " the user for what is missing."
+)
 _NOT_DEAD = "Its processes are killed and not dead yet (kill.survivors): what they hold is not free"
 
 
 def next_action(facts: Facts, settle: Settle) -> str | None:
-    """Advice on a call that was killed, lost, or kept away; None where the status says it all."""
-    if settle.reason is Reason.POISON_CALL:
-        return _LEAVE_IT
+    """Advice on a call that was killed, lost, or kept away, or found nothing; None where the status says it all."""
+    if settle.status is Status.NO_RESULT:
+        return NOTHING_FOUND
+    if settle.reason in _REFUSED and settle.delivery is Delivery.NOT_DELIVERED:
+        return _REFUSED[settle.reason]
     if (
         settle.phase == "backoff"
         or settle.delivery is not Delivery.UNKNOWN

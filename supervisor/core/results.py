@@ -100,6 +100,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
     if settle.status not in _GOOD:
         result.error = _error(facts, settle)
         result.retryable = _retryable(facts, settle)
+    if settle.status is not Status.OK:
         result.next_action = next_action(facts, settle)
     if ended is not None:
         _add_answer(result, ended, facts.mechanism)

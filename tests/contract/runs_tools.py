@@ -114,11 +114,11 @@ def heeds(ctx: Context) -> None:
     """Says when it is told that its time is up."""
     while not ctx.cancelled:
         time.sleep(0.01)
-    print("told", flush=True)
+    print("told", flush=True)  # noqa: T201  # its output is looked at
 
 
 @tool(read_only=True)
 def prints(number: int) -> int:
     """Prints a few bytes, others each time."""
-    print("number", number)
+    print("number", number)  # noqa: T201  # its output is counted
     return number

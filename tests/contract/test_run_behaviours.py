@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deadlined import Client
-from deadlined.runs import RunStopped
+from deadlined.runs import Run, RunStopped
 from protocol._runs import RunStatus, StopRecord
 from tests.contract.conftest import TestedDaemon, open_daemons
 
@@ -45,10 +46,15 @@ def client(behaving_daemon: TestedDaemon) -> Iterator[Client]:
         yield connected
 
 
+def opened(client: Client, **options: Any) -> Run:
+    """A run that a broken product leaves open for half a minute at most."""
+    return client.open_run(**{"deadline_ms": 30_000, **options})
+
+
 @pytest.mark.behaviour("M001")
 @pytest.mark.behaviour("M103")
 def test_a_client_that_never_stops_is_stopped(client: Client) -> None:
-    run = client.open_run(limits={"steps": 4})
+    run = opened(client, limits={"steps": 4})
     answers = [run.call("now") for _ in range(20)]
     assert [answer.status for answer in answers] == ["ok"] * 4 + ["not_executed"] * 16
     with pytest.raises(RunStopped):
@@ -70,15 +76,15 @@ def test_every_result_says_how_it_ended_and_how_long_it_took(client: Client) -> 
 @pytest.mark.behaviour("M005")
 def test_tools_that_always_fail_find_nothing_or_hang_can_be_had(client: Client) -> None:
     ends = {tool: {client.call(tool).status for _ in range(2)} for tool in FAKES}
-    assert ends == {"constant_error": {"error"}, "constant_empty": {"no_result"}, "constant_timeout": {"killed"}}
+    assert ends == dict(zip(FAKES, ({"error"}, {"no_result"}, {"killed"}), strict=True))
 
 
-FAKES = ("constant_error", "constant_empty", "constant_timeout")
+FAKES = ("chaos_constant_error", "chaos_constant_empty", "chaos_constant_timeout")
 
 
 @pytest.mark.behaviour("M007")
 def test_a_run_knows_its_real_time(client: Client) -> None:
-    run = client.open_run()
+    run = opened(client)
     began = time.monotonic()
     run.call("naps", {"ms": 200})
     view = run.view()
@@ -90,7 +96,7 @@ def test_a_run_knows_its_real_time(client: Client) -> None:
 @pytest.mark.behaviour("M053")
 @pytest.mark.behaviour("M054")
 def test_time_that_is_up_ends_the_run_and_what_was_made_is_kept(client: Client) -> None:
-    run = client.open_run(deadline_ms=1_500)
+    run = opened(client, deadline_ms=1_500)
     run.call("shell", {"argv": ["sh", "-c", "echo found it"]})
     run.call("shell", {"argv": ["sh", "-c", "echo partial > notes; echo half; sleep 60"]}, deadline_ms=60_000)
     stop = run.wait()
@@ -106,7 +112,7 @@ def test_time_that_is_up_ends_the_run_and_what_was_made_is_kept(client: Client) 
 
 @pytest.mark.behaviour("M023")
 def test_with_nothing_left_nothing_begins(client: Client, tmp_path: Path) -> None:
-    run = client.open_run(deadline_ms=200)
+    run = opened(client, deadline_ms=200)
     time.sleep(0.3)
     result = run.call("append", {"path": str(tmp_path / "late"), "line": "x"})
     assert (result.status, result.reason, result.delivery) == ("not_executed", "time_budget", "not_delivered")
@@ -123,8 +129,8 @@ def test_a_tool_is_told_that_its_time_is_up(client: Client) -> None:
 
 @pytest.mark.behaviour("M028")
 def test_a_tools_own_timeout_is_an_error_of_the_tool(client: Client) -> None:
-    run = client.open_run()
-    result = run.call("raise_error", {"kind": "timeout"})
+    run = opened(client)
+    result = run.call("chaos_raise", {"kind": "TimeoutError"})
     assert (result.status, result.reason) == ("error", None)
     assert run.view().status == "running"
     run.cancel()
@@ -138,7 +144,7 @@ def test_a_program_that_hangs_is_dead_at_the_deadline_and_the_record_says_by_wha
 ) -> None:
     beat = tmp_path / "beat"
     script = f"while :; do date +%s%N > {beat}; sleep 0.02; done"
-    run = client.open_run(deadline_ms=700)
+    run = opened(client, deadline_ms=700)
     result = run.call("shell", {"argv": ["sh", "-c", f"trap '' TERM; {script}"]})
     assert (result.status, result.exit and result.exit.signal) == ("killed", "SIGKILL")
     last = beat.read_text(encoding="utf-8")
@@ -150,7 +156,7 @@ def test_a_program_that_hangs_is_dead_at_the_deadline_and_the_record_says_by_wha
 @pytest.mark.behaviour("M042")
 @pytest.mark.behaviour("M102")
 def test_done_exhausted_and_blocked_are_told_apart_with_what_would_help(client: Client) -> None:
-    done, exhausted, blocked = client.open_run(), client.open_run(limits={"tool_calls": 0}), client.open_run()
+    done, exhausted, blocked = opened(client), opened(client, limits={"tool_calls": 0}), opened(client)
     done.finish("it is so")
     exhausted.call("now")
     blocked.call("page", {"number": 66})
@@ -179,7 +185,7 @@ def test_the_names_of_statuses_that_callers_know_are_there() -> None:
     ],
 )
 def test_each_dimension_ends_a_run_by_itself(client: Client, limit: str, reason: str) -> None:
-    run = client.open_run(limits={limit: 2})
+    run = opened(client, limits={limit: 2})
     with pytest.raises(RunStopped) as stopped:  # noqa: PT012  # which round it is differs
         for number in range(5):
             run.step()
@@ -191,7 +197,7 @@ def test_each_dimension_ends_a_run_by_itself(client: Client, limit: str, reason:
 
 @pytest.mark.behaviour("M069")
 def test_what_fails_is_charged_and_what_never_ran_is_not(client: Client) -> None:
-    run = client.open_run(limits={"tool_calls": 3})
+    run = opened(client, limits={"tool_calls": 3})
     assert run.call("fails", {"number": 1}).status == "error"
     assert run.call("hangs", deadline_ms=200).status == "killed"
     assert run.call("page", {"number": "no number"}).status == "not_executed"
@@ -202,7 +208,7 @@ def test_what_fails_is_charged_and_what_never_ran_is_not(client: Client) -> None
 @pytest.mark.behaviour("M082")
 @pytest.mark.behaviour("M073")
 def test_a_call_is_judged_in_one_order(client: Client) -> None:
-    run = client.open_run(limits={"tool_calls": 0})
+    run = opened(client, limits={"tool_calls": 0})
     malformed = run.call("page", '{"number": "66"}')
     assert malformed.reason == "invalid_arguments", "arguments before policy"
     denied = run.call("page", {"number": 66})
@@ -213,12 +219,12 @@ def test_a_call_is_judged_in_one_order(client: Client) -> None:
 @pytest.mark.behaviour("M090")
 @pytest.mark.behaviour("M140")
 def test_invented_tools_are_answered_and_end_the_run_after_a_while(client: Client) -> None:
-    run = client.open_run()
+    run = opened(client)
     answers = [run.call(f"invented_{number}") for number in range(6)]
     first = answers[0]
     assert (first.status, first.reason) == ("not_executed", "unknown_tool")
     assert first.error is not None
-    assert "read_file" in first.error.message, "those that there are"
+    assert "append" in first.error.message, "those that there are"
     stop = run.wait()
     assert (stop.status, stop.reason) == ("tool_failed", "unknown_tool")
 
@@ -226,7 +232,7 @@ def test_invented_tools_are_answered_and_end_the_run_after_a_while(client: Clien
 @pytest.mark.behaviour("M093")
 @pytest.mark.behaviour("M139")
 def test_cut_arguments_are_never_completed_and_a_fence_is_taken_off(client: Client, tmp_path: Path) -> None:
-    run = client.open_run()
+    run = opened(client)
     path = tmp_path / "file"
     cut = run.call("append", f'{{"path": "{path}", "line": "half of i')
     assert (cut.status, cut.reason) == ("not_executed", "invalid_arguments")
@@ -241,10 +247,12 @@ def test_cut_arguments_are_never_completed_and_a_fence_is_taken_off(client: Clie
 @pytest.mark.behaviour("M099")
 @pytest.mark.behaviour("M100")
 def test_nothing_found_a_failure_and_a_wrong_argument_are_three_answers(client: Client) -> None:
-    nothing = client.call("constant_empty")
+    nothing = client.call("chaos_constant_empty")
     failed = client.call("hangs", deadline_ms=200)
     wrong = client.call("page", {"numbers": 1})
     assert [nothing.status, failed.status, wrong.status] == ["no_result", "killed", "not_executed"]
+    assert nothing.next_action
+    assert "other words" in nothing.next_action
     assert [nothing.retryable, failed.retryable, wrong.retryable] == [False, True, False]
     assert wrong.next_action
 
@@ -256,7 +264,7 @@ def test_a_call_that_says_no_limit_has_ten_seconds(client: Client) -> None:
 
 @pytest.mark.behaviour("M157")
 def test_an_attempt_is_recorded_with_its_call_its_time_and_its_result(client: Client) -> None:
-    run = client.open_run()
+    run = opened(client)
     result = run.call("page", {"number": 1})
     run.cancel()
     events = {event.kind: event for event in run.events()}
@@ -269,15 +277,15 @@ def test_an_attempt_is_recorded_with_its_call_its_time_and_its_result(client: Cl
 
 @pytest.mark.behaviour("M162")
 def test_the_sixth_identical_call_is_warned_of_and_one_who_heeds_it_answers(client: Client) -> None:
-    heeding = client.open_run(profile="demo")
+    heeding = opened(client, profile="demo")
     for number in range(1, 7):
         result = heeding.call("page", {"number": 1})
         assert bool(result.notices) == (number == 6)
     assert isinstance(heeding.finish("it says the same"), StopRecord)
-    ordinary = client.open_run(profile="demo")
+    ordinary = opened(client, profile="demo")
     assert not ordinary.call("page", {"number": 1}).notices
     assert ordinary.finish("page 1").status == "completed"
-    deaf = client.open_run(profile="demo")
+    deaf = opened(client, profile="demo")
     for _ in range(12):
         deaf.call("page", {"number": 1})
     assert deaf.wait().status == "stuck"
@@ -289,14 +297,14 @@ def test_the_numbers_of_the_reference_are_the_defaults(client: Client) -> None:
     view = run.view()
     assert (view.budgets["steps"].limit, view.deadline.deadline_ms) == (25, 480_000)
     run.cancel()
-    narrower = client.open_run(limits={"steps": 3}, deadline_ms=1_000)
+    narrower = opened(client, limits={"steps": 3}, deadline_ms=1_000)
     assert (narrower.view().budgets["steps"].limit, narrower.view().deadline.deadline_ms) == (3, 1_000)
     narrower.cancel()
 
 
 @pytest.mark.behaviour("M132")
 def test_one_search_in_forty_wordings_is_stopped_long_before(client: Client) -> None:
-    run = client.open_run()
+    run = opened(client)
     answers = [run.call("lookup", {"query": f"refund policy {number}"}) for number in range(40)]
     executed = sum(answer.status == "ok" for answer in answers)
     assert executed <= 10
