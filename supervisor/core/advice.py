@@ -31,12 +31,12 @@ _REFUSED = {
     Reason.INVALID_ARGUMENTS: "Correct the arguments as the message says; as they are they will be refused again.",
     Reason.UNKNOWN_TOOL: "Use one of the tools that there are.",
     Reason.POLICY_DENIED: "Do not try the same in another way: it is not allowed. Go on without it, or ask a person.",
-    Reason.SANDBOX_DENIED: "Do not try the same in another way: it is out of bounds. Go on without it, or ask a person.",
+    Reason.SANDBOX_DENIED: "Do not try the same in another way: it is out of bounds. Go on without, or ask a person.",
     Reason.BUDGET: "Call no more tools: conclude with what is known, and say what is missing.",
 }
 NOTHING_FOUND = (
-    "Nothing was found. The same question in other words will hardly find more: widen or narrow it, look elsewhere, or ask"
-    " the user for what is missing."
+    "Nothing was found. The same question in other words will hardly find more: widen or narrow it, look elsewhere, or"
+    " ask the user for what is missing."
 )
 _NOT_DEAD = "Its processes are killed and not dead yet (kill.survivors): what they hold is not free"
 
