@@ -30,6 +30,8 @@ WORKLOADS = (
     "exec_cold",
     "exec_deadline",
     "commands",
+    "journal",
+    "run_cost",
 )
 _OUT = Path(__file__).resolve().parent / "out"
 _INTERRUPTED, _DEFECT = 130, 1

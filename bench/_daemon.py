@@ -130,6 +130,7 @@ def _config(directory: Path, limits: Mapping[str, int], settings: Mapping[str, i
         "limits": dict(limits),
         # What is measured hangs on purpose, time and again: nothing of it may be kept from running.
         "quarantine": dict.fromkeys(("poison_losses", "warn_keys", "serial_keys", "breaker_keys"), "none"),
+        "profile.bench.limits": {"wall_ms": "6h", "steps": "none"},
         "tool.bench_noop": {"kind": "python", "module": "bench.tools", "path": str(REPOSITORY)},
     }
     lines = []

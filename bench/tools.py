@@ -24,6 +24,18 @@ def noop() -> bool:
     return True
 
 
+@tool(name="bench_read", read_only=True, approval="never")
+def read(number: int) -> int:
+    """Say the same number: each call is another one, and so is its outcome."""
+    return number
+
+
+@tool(name="bench_write", approval="never")
+def write(number: int) -> int:
+    """The same, as a call that may change something."""
+    return number
+
+
 @tool(name="bench_clock", read_only=True, approval="never")
 def clock() -> int:
     """The instant at which a worker is in tool code."""
