@@ -26,6 +26,15 @@ _RETRY, _RETRY_SUITE = "supervisor/core/retry.py", "tests/supervisor/core/test_r
 _CALL, _CALL_SUITE = "supervisor/core/call.py", "tests/supervisor/core/test_call.py"
 _CONTEXT, _CONTEXT_SUITE = "supervisor/core/context.py", "tests/supervisor/core/test_context.py"
 
+_LEDGER = "supervisor/core/budget.py"
+_LEDGER_SUITE = "tests/supervisor/core/test_budget.py"
+_PROFILES = "supervisor/core/profiles.py"
+_PROFILES_SUITE = "tests/supervisor/core/test_profiles.py"
+_PRICES = "supervisor/core/prices.py"
+_PRICES_SUITE = "tests/supervisor/core/test_prices.py"
+_ACCOUNTS = "supervisor/accounts.py"
+_ACCOUNTS_SUITE = "tests/supervisor/test_accounts.py"
+
 MUTANTS = (
     Mutant(
         "a stop does not wait for the calls in flight",
@@ -145,5 +154,117 @@ MUTANTS = (
         "            if message.answers in home:\n",
         "            if message.answers in home and len(home) % 2:\n",
         _CONTEXT_SUITE,
+    ),
+    Mutant(
+        "a limit of N grants one more",
+        _LEDGER,
+        "if used + reserved + held + asked > limit:",
+        "if used + reserved + held + asked > limit + 1:",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "what is reserved counts towards no limit",
+        _LEDGER,
+        "if used + reserved + held + asked > limit:",
+        "if used + held + asked > limit:",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "only the node that is asked grants",
+        _LEDGER,
+        "    for account in path:\n        refused = account.refusal(amounts)",
+        "    for account in path[:1]:\n        refused = account.refusal(amounts)",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a reservation is settled as often as one likes",
+        _LEDGER,
+        "        if not reservation.open:\n            return None\n",
+        "",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a reservation is released after it was settled",
+        _LEDGER,
+        "        if not reservation.open:\n            return False\n",
+        "",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "what a model does not report costs nothing",
+        _LEDGER,
+        "_positive({**reservation.amounts, **(actual or {})})",
+        "_positive(actual or {})",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "an overshoot is forgotten",
+        _LEDGER,
+        "_positive({**reservation.amounts, **(actual or {})})",
+        "_positive({k: min(n, (actual or {}).get(k, n)) for k, n in reservation.amounts.items()})",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "what is held back can be used by anybody",
+        _LEDGER,
+        "held = self.held.get(dimension, 0) if asked else 0",
+        "held = 0",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a clock that steps back gives a budget again",
+        _LEDGER,
+        "if number > account.number:",
+        "if number != account.number:",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a suspended run forgets what it had reserved",
+        _LEDGER,
+        "for name, n in account.reserved.items() if n and name != _BRANCHES",
+        "for name, n in account.reserved.items() if False",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a tenant's limit is told as the run's own",
+        _LEDGER,
+        "if refused.node.level in (Level.TENANT, Level.USER):",
+        "if False:",
+        _LEDGER_SUITE,
+    ),
+    Mutant(
+        "a run may ask for more than its profile has",
+        _PROFILES,
+        "        if looser(limit, limits.get(name)):\n",
+        "        if False:\n",
+        _PROFILES_SUITE,
+    ),
+    Mutant(
+        "a tenant may loosen a profile",
+        _PROFILES,
+        '        if looser(limits.get(name), limit):\n            limits[name], sources[name] = limit, f"tenant',
+        '        if limit is not None:\n            limits[name], sources[name] = limit, f"tenant',
+        _PROFILES_SUITE,
+    ),
+    Mutant(
+        "a model without a price is free under a limit of costs",
+        _PRICES,
+        "if price is None and ledger.limited(node, Dimension.COST_MICROS):",
+        "if False:",
+        _PRICES_SUITE,
+    ),
+    Mutant(
+        "costs are rounded down",
+        _PRICES,
+        "return -(-parts // PER_TOKENS)",
+        "return parts // PER_TOKENS",
+        _PRICES_SUITE,
+    ),
+    Mutant(
+        "a lost run is charged again for what was told already",
+        _ACCOUNTS,
+        "more = run_rows.total(charges, seq)",
+        "more = run_rows.total(charges)",
+        _ACCOUNTS_SUITE,
     ),
 )
