@@ -23,6 +23,8 @@ from protocol._places import STATE_VARIABLE
 
 CHAOS = '[tool.chaos_noop]\nkind = "python"\nmodule = "toolworkers.chaos"\n'
 """Serves every tool of the module."""
+_UNASKED = '\n[approval]\nundeclared = "never"\n'
+"""A test has nobody to ask, unless it says otherwise."""
 PATIENCE_S = 20.0
 _LOOK_S = 0.01
 
@@ -155,7 +157,7 @@ def open_chaos_daemon(config: str = "") -> Iterator[ChaosDaemon]:
     stop, must exit 0 and leave no process; its directory is removed. Raises DeadlinedError when it does not start."""
     directory = Path(tempfile.mkdtemp(prefix="dl-"))  # short: a socket's path has 107 bytes
     file = directory / "deadlined.toml"
-    file.write_text(CHAOS + config)
+    file.write_text(CHAOS + config + ("" if "[approval]" in config else _UNASKED))
     try:
         with ExitStack() as lives:
             daemon = ChaosDaemon(directory, file, lives)

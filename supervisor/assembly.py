@@ -13,6 +13,7 @@ from typing import Any
 from protocol._contracts import IsolationLevel, Limits
 from protocol._deadlines import NS_PER_MS
 from supervisor.accounts import Accounts
+from supervisor.approvals import Approvals
 from supervisor.calls import Calls
 from supervisor.config import Config
 from supervisor.containment.cgroups import ControlGroups
@@ -26,6 +27,7 @@ from supervisor.core.admission import Admission
 from supervisor.core.detectors import Detectors
 from supervisor.core.intake import Host
 from supervisor.core.levels import HeldBy, holder_of
+from supervisor.core.policy import Policy
 from supervisor.core.respawn import Respawn, pool_breaker
 from supervisor.core.shelf import Shelf
 from supervisor.core.tools import Tools
@@ -45,6 +47,7 @@ from supervisor.observe.desk import MetricsDesk
 from supervisor.observe.metrics import Metrics
 from supervisor.readers import EventReaders
 from supervisor.rounds import Rounds
+from supervisor.run_approvals import RunApprovals
 from supervisor.run_desk import RunDesk
 from supervisor.runs import Runs
 from supervisor.runtime import StateDirectory
@@ -70,6 +73,7 @@ class Parts:
     tools: Tools
     calls: Calls
     runs: Runs
+    approvals: Approvals
     endings: Endings
     journal: Journal
     readers: EventReaders
@@ -148,10 +152,21 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     admission = Admission(settings.in_flight, settings.queue)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
     boot, records = f"{secrets.token_hex(2)}{store.life:03x}", LifeRecords(journal, store.life)
-    runs = Runs(boot, journal, Accounts(config.budgets), lambda name: Detectors(config.detectors[name]), pauses=True)
+    runs = Runs(
+        boot,
+        journal,
+        Accounts(config.budgets),
+        lambda name: Detectors(config.detectors[name]),
+        pauses=config.approval.clock == "pause",
+    )
     rounds = Rounds(runs)
     judgement = Judgement(runs, rounds)
-    calls = Calls(boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement)
+    approvals = Approvals(boot, config.approval, Policy(config.policy), tools, journal)
+    calls = Calls(
+        boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement, approvals
+    )
+    approvals.calls = calls
+    approvals.runs = RunApprovals(runs, judgement, approvals)
     runs.tools, runs.end_call, runs.open_effects = tools.names, calls.end, calls.effects.open_of_run
     runs.check = Finishing(runs, calls.start_own).check
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
@@ -161,7 +176,8 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
     readers = EventReaders(journal)
     metrics = MetricsDesk(journal, Metrics(tools.is_served, config.alerts))
-    desk = Desk(calls, tools, health, readers, RunDesk(runs, rounds), metrics, _effective(config, socket_path))
+    run_desk = RunDesk(runs, rounds)
+    desk = Desk(calls, tools, health, readers, run_desk, approvals, metrics, _effective(config, socket_path))
     return Parts(
         host=host,
         state=state,
@@ -176,6 +192,7 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
         tools=tools,
         calls=calls,
         runs=runs,
+        approvals=approvals,
         endings=endings,
         journal=journal,
         readers=readers,

@@ -21,11 +21,13 @@ from protocol._errors import ProtocolError
 from protocol._outcomes import Reason, Status
 from protocol._worker_messages import Accepted, Call, Ended, FromWorker, Progress
 from supervisor.aftermath import Aftermath
+from supervisor.approvals import Approvals
 from supervisor.clock import loop_time, now_ns
 from supervisor.containment.killer import KillerLink
 from supervisor.containment.workers import Worker
 from supervisor.core import admission
 from supervisor.core import call as machine
+from supervisor.core.checkpoints import Checkpoint
 from supervisor.core.intake import Host
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import Cause
@@ -39,7 +41,9 @@ from supervisor.journal import rows
 from supervisor.journal.journal import Journal
 from supervisor.journal.recovery import Recovered
 from supervisor.journal.results import KeptCall
+from supervisor.journal.store import Change
 from supervisor.judgement import Judgement
+from supervisor.live_approval import Prepared
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
 from supervisor.lives import LifeRecords
@@ -69,6 +73,7 @@ class Calls:
         records: LifeRecords,
         quarantine: QuarantineSettings,
         judgement: Judgement,
+        approvals: Approvals,
     ) -> None:
         self._endings, self._journal, self._records = endings, journal, records
         self._admission = admit
@@ -108,8 +113,11 @@ class Calls:
             judgement,
         )
         self.retries = Retries(self.settlement, endings, self.gate.trouble, journal.note, self._feed, self._keep_time)
+        self._approvals = approvals
         self.retries.charge = judgement.retry
-        self._submissions = Submissions(boot, host, tools, self.gate, journal, self.settlement, self.live, judgement)
+        self._submissions = Submissions(
+            boot, host, tools, self.gate, journal, self.settlement, self.live, judgement, approvals
+        )
         self.pools, self.workers = placement.pools, placement.workers
         self.idle, self.killer_changed = placement.idle, placement.killer_changed
         self.spawned = records.spawned
@@ -146,8 +154,10 @@ class Calls:
 
     def _start(self, call: LiveCall, detached: bool) -> None:
         self.live[call.id] = call
-        if detached:
-            call.detached = True
+        call.detached = detached
+        if call.asks is not None:
+            self._approvals.ask(call)
+        elif detached:
             self._intents.plan(call, self._planned)
         else:
             self._admit(call)
@@ -166,6 +176,44 @@ class Calls:
             self._placement.withdraw(call)
             self._carry(self._admission.cancelled(call.id))
         self._feed(call, machine.EndAsked(status, reason, now_ns(), detail))
+
+    # ------------------------------------------------------------ from approvals
+
+    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str) -> None:
+        """A person must be asked: the call settles as waiting for that once ``asked`` is on the disk."""
+
+        def waits(call: LiveCall) -> None:
+            asked = machine.EndAsked(Status.WAITING_FOR_APPROVAL, Reason.APPROVAL_REQUIRED, now_ns(), text)
+            self._feed(call, asked)
+
+        if call.machine.state is machine.State.WAITING:
+            self._intents.ask(call, asked, waits)
+            self._keep_time(call.judged.deadline_ns)
+
+    def approved(self, checkpoint: Checkpoint, edited: str | None, run: LiveRun | None) -> Prepared:
+        """The call that comes of an approval, and what is to be on the disk before `begin`. Raises Refusal."""
+        call = self._submissions.approved(checkpoint, edited, run)
+        return Prepared(call, self._intents.resumed(call))
+
+    def begin(self, call: LiveCall) -> None:
+        """A person has approved it, and that is on the disk."""
+        self._submissions.stands_for(call)
+        self.live[call.id] = call
+        self._admit(call)
+        if call.worker is None and call.result is None:
+            self._keep_time(call.judged.deadline_ns)
+
+    def answer(self, checkpoint: Checkpoint, status: Status, reason: Reason, text: str) -> str:
+        """Answer for a call that will not run; the name of the answer."""
+        call = self._submissions.answering(checkpoint)
+        self.drop(call, status, reason, text)
+        return call.id
+
+    def drop(self, call: LiveCall, status: Status, reason: Reason, text: str) -> None:
+        """One that comes of a question is not begun, and settles as that."""
+        self._submissions.stands_for(call)
+        self.live[call.id] = call
+        self._feed(call, machine.EndAsked(status, reason, now_ns(), text))
 
     def recall(self, recovered: Recovered) -> None:
         """What the last life left: its results can be asked for again, its delivery keys are taken."""

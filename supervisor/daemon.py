@@ -96,6 +96,7 @@ class Daemon:
         parts.journal.alarm = revival.alarm
         parts.calls.recall(revival.recovered)
         recall_runs(parts.runs, revival.runs)
+        parts.approvals.recall(revival.approvals)
         code = EXIT_FAILED
         try:
             code = await self._live(parts, listener)
@@ -138,6 +139,7 @@ class Daemon:
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
         await nursery.start(parts.runs.run)
+        await nursery.start(parts.approvals.run)
         nursery.start_soon(parts.second_line.run)
         await start_workforce(parts, self._config.daemon, self._config.limits, BARE, nursery)
         for key in self._config.budgets.missing_tools(parts.tools.names()):

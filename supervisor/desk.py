@@ -12,6 +12,7 @@ import msgspec
 from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
+from supervisor.approvals import Approvals
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.census import Census
@@ -58,11 +59,13 @@ class Desk:
         health: Health,
         readers: EventReaders,
         runs: RunDesk,
+        approvals: Approvals,
         metrics: MetricsDesk,
         config: tuple[dict[str, object], dict[str, str]],
     ) -> None:
         self._calls, self._tools, self._health, self._readers = calls, tools, health, readers
-        self._runs, self._metrics, self._config = runs, metrics, config
+        self._runs, self._approvals, self._metrics = runs, approvals, metrics
+        self._config = config
         self._census = Census()
 
     def take(self, asker: Asker, message: cm.FromClient) -> None:
@@ -80,6 +83,8 @@ class Desk:
                 self._read_output(asker, message)
             case cm.ReadEvents():
                 self._readers.ask(asker, message)
+            case cm.ListApprovals() | cm.Decide():
+                self._approvals.take(asker, message)
             case (
                 cm.OpenRun()
                 | cm.StepRun()
@@ -202,6 +207,7 @@ class Desk:
         asker.say(cm.CancelAccepted(cancel.id, call.id, live))
         if isinstance(call, LiveCall):
             self._calls.end(call, Status.CANCELLED, reason)
+        self._approvals.withdraw(call.id, "cancelled")
 
     def _read_output(self, asker: Asker, ask: cm.ReadOutput) -> None:
         call = self._find(asker, ask.id, ask.call)

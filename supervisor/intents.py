@@ -48,6 +48,15 @@ class Intents:
         """Record that the call is about to run, then ``go(call)``, if it still waits by then."""
         self._enter(call, rows.claimed(_row(call), wall_ms()), go)
 
+    def resumed(self, call: LiveCall) -> tuple[Change, ...]:
+        """A call that a person has approved, for the commit that uses the approval up."""
+        call.recorded = True
+        return rows.planned(_row(call), wall_ms())
+
+    def ask(self, call: LiveCall, asked: tuple[Change, ...], go: Go) -> None:
+        """Record that a person is asked before the call runs, then ``go(call)``, if it still waits by then."""
+        self._enter(call, asked, go)
+
     def _enter(self, call: LiveCall, changes: tuple[Change, ...], go: Go) -> None:
         self._waiting[call.id] = call
         call.recorded = True
@@ -76,7 +85,8 @@ class Intents:
         """Record a result; with ``then`` it is synced first, and ``then(durable)`` hears of it. ``charge``: what it
         changes of what its run has used."""
         now = wall_ms()
-        self._journal.append(rows.settled(_row(call), result, kept, now + self._ttl_ms, now, charge), then)
+        changes = rows.settled(_row(call), result, kept, now + self._ttl_ms, now, charge)
+        self._journal.append((*changes, *call.also), then)
 
     def truncated(self, call: LiveCall, result: CallResult) -> None:
         """Not all that a call wrote was kept, or is in the view of its result."""

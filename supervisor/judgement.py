@@ -109,19 +109,32 @@ class Judgement:
 
     def enter(self, look: Look, call: LiveCall) -> Stake:
         """Bind what a call takes of its run's budget. Raises Refusal."""
-        run, tool = look.run, call.judged.tool
-        reserved = self._ledger.reserve(run.node, call_amounts(tool))
+        reserved = self._ledger.reserve(look.run.node, call_amounts(call.judged.tool))
         if isinstance(reserved, Refused):
-            raise self._unaffordable(run, reserved)
+            raise self._unaffordable(look.run, reserved)
+        return self._bound(look.run, look.ask, look.verdict, call, reserved)
+
+    def resume(self, run: LiveRun, call: LiveCall, reserved: Reservation) -> Stake:
+        """Bind a call that a person has approved: detectors and policy have had their say before it was asked about."""
+        assert call.call_fp is not None
+        return self._bound(run, _ask(run, call.judged, call.call_fp), None, call, reserved)
+
+    def let_go(self, run: LiveRun) -> None:
+        """A call of the round that goes on is not executed, and answered."""
+        if not run.in_flight:
+            self._rounds.calls_have_ended(run)
+
+    def _bound(self, run: LiveRun, ask: Ask, verdict: Verdict | None, call: LiveCall, reserved: Reservation) -> Stake:
+        tool = call.judged.tool
         left = self._ledger.left(run.node, Dimension.OUTPUT_BYTES)
         if left is not None:  # and the byte that was reserved
             call.judged.output_limit = min(call.judged.output_limit, left + 1)
-        token = run.detectors.begin(look.ask, call.id, look.verdict)
+        token = run.detectors.begin(ask, call.id, verdict)
         self._runs.feed(run, machine.Began())
         run.calls += 1
         run.in_flight[call.id] = call
-        if not look.ask.read_only:
-            run.doing[look.ask.situation_fp] = call
+        if not ask.read_only:
+            run.doing[ask.situation_fp] = call
         self._runs.note(
             run,
             EventKind.CALL_VALIDATED,
@@ -130,10 +143,10 @@ class Judgement:
             step=run.step,
             index=run.index,
             fingerprint=call.fingerprint,
-            prior=look.verdict.prior,
+            prior=0 if verdict is None else verdict.prior,
             charge=_charged(reserved),
         )
-        return Stake(run, look.ask, reserved, token, run.state_version)
+        return Stake(run, ask, reserved, token, run.state_version)
 
     def retry(self, call: LiveCall) -> Mapping[str, int] | None:
         """What another attempt costs the run of a call; None: the run cannot pay it, and stops for that."""

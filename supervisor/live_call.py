@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from supervisor.containment.workers import Worker
     from supervisor.core.idempotency import DeliveryKey
     from supervisor.journal.outputs import Stream
+    from supervisor.journal.store import Change
     from supervisor.judgement import Stake
+    from supervisor.questions import Asked
 
 Watcher = Callable[[CallResult], None]
 
@@ -24,6 +26,9 @@ class LiveCall:
     """``result`` is None until it has settled. ``files``: paths that go when the result is forgotten."""
 
     __slots__ = (
+        "also",
+        "approval",
+        "asks",
         "call_fp",
         "claim",
         "deliveries",
@@ -89,6 +94,12 @@ class LiveCall:
         """Connections that the call is attached to; the same delivery key may attach several."""
         self.detached = False
         self.planned = False
+        self.asks: Asked | None = None
+        """What a person must be asked before it runs."""
+        self.approval: str | None = None
+        """The approval that it asks for, or that it came from."""
+        self.also: tuple[Change, ...] = ()
+        """What is written with its result."""
         self.planners: dict[tuple[object, int], Callable[[], None]] = {}
         """Who waits to hear that it is on the disk, and will then wait for nothing more."""
 

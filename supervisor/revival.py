@@ -12,6 +12,8 @@ from protocol._events import EventKind
 from supervisor.clock import now_ns, wall_ms
 from supervisor.containment.strays import end_strays
 from supervisor.journal import rows
+from supervisor.journal.approval_rows import StoredApproval
+from supervisor.journal.approval_rows import read as read_approvals
 from supervisor.journal.recovery import Clocks, Recovered, recover
 from supervisor.journal.store import Change, Store
 from supervisor.lives import forget_strays, strays_of
@@ -26,6 +28,7 @@ class Revival(NamedTuple):
     recovered: Recovered
     runs: RecoveredRuns
     alarm: str | None
+    approvals: list[StoredApproval]
 
 
 def revive(state: StateDirectory, result_ttl_ms: int) -> Revival:
@@ -39,4 +42,4 @@ def revive(state: StateDirectory, result_ttl_ms: int) -> Revival:
         told = {"interrupted": recovered.interrupted, "strays": strays}
         store.commit([Change(event=rows.draft(EventKind.DAEMON_RECOVERED, wall_ms(), None, None, None, told))])
     alarm = None if broken is None else f"the journal was changed by somebody else: {broken.why}"
-    return Revival(store, recovered, read_runs(store), alarm)
+    return Revival(store, recovered, read_runs(store), alarm, list(read_approvals(store)))

@@ -173,4 +173,5 @@ class Settlement:
             call.worker is not None and call.worker.calls_served == 1,
             judged.contract.term_grace_ms,
             call.machine.attempts,
+            call.approval,
         )

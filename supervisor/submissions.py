@@ -14,9 +14,11 @@ import msgspec
 from protocol._client_messages import Submit
 from protocol._deadlines import NS_PER_MS
 from protocol._outcomes import Delivery, Reason, Status
+from supervisor.approvals import Approvals
 from supervisor.clock import now_ns
 from supervisor.core import call as machine
 from supervisor.core.arguments import same_form
+from supervisor.core.checkpoints import Checkpoint
 from supervisor.core.fingerprints import (
     SHOWN,
     Surroundings,
@@ -34,6 +36,7 @@ from supervisor.core.idempotency import (
     said_of,
 )
 from supervisor.core.intake import NO_CONTRACT, Host, Judged, Refusal, judge
+from supervisor.core.policy import Ruling
 from supervisor.core.tools import Tools
 from supervisor.gate import Gate
 from supervisor.journal.journal import Journal
@@ -59,9 +62,10 @@ class Submissions:
         settlement: Settlement,
         live: dict[str, LiveCall],
         judgement: Judgement,
+        approvals: Approvals,
     ) -> None:
         self._boot, self._host, self._tools = boot, host, tools
-        self._judgement = judgement
+        self._judgement, self._approvals = judgement, approvals
         self._secret_key = secrets.token_bytes(32)
         """For fingerprints of calls outside a run."""
         self._home = os.path.expanduser("~")
@@ -86,11 +90,39 @@ class Submissions:
         """A call of the daemon's own in a run: nothing is charged for it and no detector sees it. Raises Refusal."""
         now = now_ns()
         judged = _within(judge(submit, self._tools, self._host, now), run.machine.deadline_ns, now)
-        self._gate.check()
-        self._check_journal()
-        self._gate.check_call(judged)
+        self._check_daemon(judged)
         call_id = self._new_id()
         return LiveCall(call_id, run.spec.uid, call_id, judged, now)
+
+    def approved(self, checkpoint: Checkpoint, edited: str | None, run: LiveRun | None) -> LiveCall:
+        """The call that comes of an approval, with the arguments that were asked for or those that a person has put in
+        their place; for the rest it stands where the first one stood. Raises Refusal: not now, or not with those."""
+        call_id, now = self._new_id(), now_ns()
+        judged = judge(checkpoint.submit(edited), self._tools, self._host, now)
+        if run is not None:
+            judged = _within(judged, now + run.machine.remaining_ns(now) - run.machine.wrap_up_ns, now)
+        self._check_daemon(judged)
+        args_fp = self._fingerprint(judged, run)
+        key = checkpoint.key if edited is None else _key_of(call_id, checkpoint.uid, judged)
+        call = LiveCall(call_id, checkpoint.uid, key, judged, now, checkpoint.claim)
+        call.fingerprint = args_fp[:SHOWN]
+        if run is not None:
+            call.call_fp = call_fingerprint(judged.tool, args_fp)
+        call.approval, call.detached, call.planned = checkpoint.approval, True, True
+        return call
+
+    def answering(self, checkpoint: Checkpoint) -> LiveCall:
+        """The call that answers for one that will not run."""
+        now = now_ns()
+        judged = Judged(checkpoint.tool, NO_CONTRACT, "", checkpoint.arguments, now, 0, 0, run=checkpoint.run)
+        call = LiveCall(self._new_id(), checkpoint.uid, checkpoint.key, judged, now, checkpoint.claim)
+        call.approval, call.detached, call.planned, call.recorded = checkpoint.approval, True, True, True
+        return call
+
+    def stands_for(self, call: LiveCall) -> None:
+        """The delivery key of the call that was asked about stands for the one that came of it."""
+        if call.claim is not None:
+            self.keys.recall(call.claim.place, call.claim.said, call.id)
 
     def _new_id(self) -> str:
         return f"c_{self._boot}{next(self._numbers):06x}"
@@ -107,15 +139,25 @@ class Submissions:
             if claim.verdict is not Verdict.RUN:
                 return self._again(call_id, claim, submit, uid, now)
             claims.append(claim)
-        self._gate.check()  # behind the key: an answer that is there is given at any time
-        self._check_journal()
-        self._gate.check_call(judged)
+        ruling = self._ruling(judged, run)  # behind the key: an answer that is there is given at any time
+        self._check_daemon(judged)
         if claim is not None:
             call = LiveCall(call_id, uid, claim.key.downstream, judged, now, claim.key)
         else:
             call = LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
         call.fingerprint = args_fp[:SHOWN]
-        return call if run is None else self._in_run(call, run, args_fp)
+        if run is not None:
+            return self._in_run(call, run, args_fp, ruling, submit)
+        call.asks = self._approvals.questions.question(submit, judged, uid, ruling, args_fp)
+        return call
+
+    def _ruling(self, judged: Judged, run: LiveRun | None) -> Ruling:
+        try:
+            return self._approvals.questions.ruling(judged)
+        except Refusal as refusal:
+            if run is not None:
+                self._judgement.denied(run, refusal)
+            raise
 
     def _judge(self, call_id: str, submit: Submit, now: int, run: LiveRun | None) -> Judged:
         try:
@@ -129,7 +171,7 @@ class Submissions:
         judged.cwd = judged.cwd or run.spec.workspace
         return _within(judged, run.machine.work_until_ns, now)
 
-    def _in_run(self, call: LiveCall, run: LiveRun, args_fp: str) -> LiveCall:
+    def _in_run(self, call: LiveCall, run: LiveRun, args_fp: str, ruling: Ruling, submit: Submit) -> LiveCall:
         """The same thing that changes something, while it is in flight, is the same delivery: one call answers both."""
         call_fp = call_fingerprint(call.judged.tool, args_fp)
         twin = run.doing.get(situation(call_fp, run.state_version))
@@ -140,7 +182,13 @@ class Submissions:
         call.call_fp = call_fp
         look = self._judgement.look(run, call.judged, call_fp)
         call.notices = look.notices
-        call.stake = self._judgement.enter(look, call)
+        try:
+            call.asks = self._approvals.questions.question(submit, call.judged, call.uid, ruling, args_fp)
+        except Refusal:
+            self._judgement.let_go(run)
+            raise
+        if call.asks is None:
+            call.stake = self._judgement.enter(look, call)
         if call.claim is None and not call.judged.contract.read_only:
             call.key = self._decision_key(call, run, args_fp)
         return call
@@ -166,13 +214,16 @@ class Submissions:
             self.keys.recall(key.place, key.said, key.call)
 
     def find(self, call_id: str) -> LiveCall | KeptCall | None:
-        """A live or kept call."""
-        return self._live.get(call_id) or self._settlement.kept(call_id)
+        """A live or kept call, or one that waits for a person."""
+        return self._live.get(call_id) or self._settlement.kept(call_id) or self._approvals.kept(call_id)
 
-    def _check_journal(self) -> None:
-        """Raises Refusal while nothing can be made durable: what a call is about to do could not be."""
+    def _check_daemon(self, judged: Judged) -> None:
+        """Raises Refusal while the daemon takes no call, or not this one; while nothing can be made durable, what it is
+        about to do could not be."""
+        self._gate.check()
         if self._journal.refuses:
             raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble or "the journal takes nothing")
+        self._gate.check_call(judged)
 
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
@@ -188,7 +239,9 @@ class Submissions:
         """What is known of a call that a delivery key stands for."""
         if call_id in self._live:
             return Earlier.IN_FLIGHT
-        kept = self._settlement.kept(call_id)
+        kept = self._settlement.kept(call_id) or self._approvals.kept(call_id)
+        if kept is not None and self._approvals.binds(kept.result):
+            return Earlier.TOLD
         return earlier_of(None if kept is None else kept.result)
 
     def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:

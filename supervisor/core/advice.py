@@ -26,7 +26,11 @@ _DETACH = (
 )
 _HALF_DONE = "It was ended in the middle: files may be half written, locks left behind. Look before you repeat it"
 _LEAVE_IT = "Leave it for so long: sent again before, it is refused again. Change the arguments, or use another tool."
+WAIT = "Wait until a person has decided. Nothing has run; do not try to get the same done in another way."
+"""For a call that a person is asked about."""
 _REFUSED = {
+    Reason.APPROVAL_REQUIRED: WAIT,
+    Reason.APPROVAL_REJECTED: "A person has said no. Do not try the same in another way: do something else, or stop.",
     Reason.POISON_CALL: _LEAVE_IT,
     Reason.INVALID_ARGUMENTS: "Correct the arguments as the message says; as they are they will be refused again.",
     Reason.UNKNOWN_TOOL: "Use one of the tools that there are.",

@@ -130,7 +130,7 @@ Effect: TypeAlias = Write | Start | Close | AskAgain | Answer | Refuse
 Effects: TypeAlias = tuple[Effect, ...]
 
 _STAY: Effects = ()
-_CODES = {
+CODES = {
     Obstacle.MISMATCH: "approval_mismatch",
     Obstacle.STRICTER: "policy_changed",
     Obstacle.DENIED: "policy_denied",
@@ -172,7 +172,7 @@ class ApprovalMachine:
         self.state = State.VOID
         self._decide(given.by, given.now_ms, found.text)
         close = Close(State.VOID, found.text, found.obstacle)
-        refuse = Refuse(_CODES[found.obstacle], found.text)
+        refuse = Refuse(CODES[found.obstacle], found.text)
         return (close, AskAgain(), refuse) if found.obstacle is Obstacle.STRICTER else (close, refuse)
 
     def _reject(self, given: Reject) -> Effects:

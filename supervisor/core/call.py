@@ -93,7 +93,8 @@ class Answered(msgspec.Struct):
 
 
 class EndAsked(msgspec.Struct, gc=False):
-    """Somebody wants the call to end for ``reason``; ``status`` is what it will be (killed or cancelled)."""
+    """Somebody wants the call to end for ``reason``; ``status`` is what it will be (killed, cancelled; of one that
+    has no worker yet also waiting for a person)."""
 
     status: Status
     reason: Reason
@@ -207,6 +208,7 @@ _BEGIN: Effects = (Begin(),)
 _NO_CONTRACT = Contract()
 _WORST = (Delivery.NOT_DELIVERED, Delivery.FAILED_DEFINITE, Delivery.UNKNOWN)
 """What an attempt that did not succeed may have done, least first."""
+_SAID_OF_A_CALL_THAT_WAITED = (Status.CANCELLED, Status.WAITING_FOR_APPROVAL)
 _BY_ANSWER: dict[str, tuple[Status, Reason | None, Delivery]] = {
     "ok": (Status.OK, None, Delivery.SUCCEEDED),
     "no_result": (Status.NO_RESULT, None, Delivery.SUCCEEDED),
@@ -292,7 +294,7 @@ class CallMachine:
         self.state = State.SETTLED
         if self._before is not None:
             return (self._withdrawn_between(self._before, given),)
-        status = Status.CANCELLED if given.status is Status.CANCELLED else Status.NOT_EXECUTED
+        status = given.status if given.status in _SAID_OF_A_CALL_THAT_WAITED else Status.NOT_EXECUTED
         return (Settle(status, given.reason, Delivery.NOT_DELIVERED, given.now_ns, phase="queue", detail=given.detail),)
 
     @staticmethod

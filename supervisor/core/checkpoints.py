@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from protocol._client_messages import Submit
-from protocol._contracts import Approval, ContainmentLevel, Contract, IsolationLevel, ToolDescription
+from protocol._contracts import Approval, ContainmentLevel, Contract, IsolationLevel
+from supervisor.core.idempotency import DeliveryKey
 from supervisor.core.policy import Action, Ruling, stricter
 
 Undeclared = Literal["never", "on_write", "always"]
@@ -35,8 +36,8 @@ NO_RUN = Frame()
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """All that is needed to run the call later, and to see that it is still the same one. ``place``, ``said``: of its
-    delivery key (`keys.Claim`). ``place_id``: what ``cwd`` named. Times are wall clock, milliseconds since 1970."""
+    """All that is needed to run the call later, and to see that it is still the same one. ``claim``: its delivery
+    key. ``place_id``: what ``cwd`` named. Times are wall clock, milliseconds since 1970."""
 
     approval: str
     call: str
@@ -55,8 +56,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     deadline_ms: int | None = None
     cwd: str | None = None
     place_id: str = ""
-    place: bytes | None = None
-    said: bytes | None = None
+    claim: DeliveryKey | None = None
     split_streams: bool = False
     max_output_bytes: int | None = None
     min_containment: ContainmentLevel | None = None
@@ -94,23 +94,24 @@ def digest(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()
 
 
-def contract_hash(tool: ToolDescription) -> str:
-    """What a tool is: its contract and the schema of its arguments (hex SHA-256)."""
-    said = msgspec.json.encode([tool.name, tool.contract, tool.schema], order="deterministic")
-    return hashlib.sha256(said).hexdigest()
+class Question(NamedTuple):
+    """Why a person must be asked about a call, and what the policy of then says of it."""
+
+    why: str
+    action: Action
 
 
-def why_asked(contract: Contract, undeclared: Undeclared, ruling: Ruling) -> str | None:
-    """Why a person must be asked about a call that is not denied; None: nobody need be. ``undeclared``: what a tool
-    wants that says nothing."""
+def question(contract: Contract, undeclared: Undeclared, ruling: Ruling) -> Question | None:
+    """What to ask about a call that is not denied; None: nothing. ``undeclared``: what a tool wants that says
+    nothing."""
     if ruling.action is Action.ASK:
-        return ruling.reason
+        return Question(ruling.reason, ruling.action)
     wanted = contract.approval or Approval(undeclared)
     if wanted is Approval.ALWAYS:
-        return "the tool asks before every call"
+        return Question("the tool asks before every call", ruling.action)
     if wanted is Approval.ON_WRITE and not contract.read_only:
-        declared = "" if contract.approval else " (its contract does not say otherwise)"
-        return f"the tool may change something{declared}"
+        declared = "" if contract.approval else ", and its contract does not say that nobody need be asked"
+        return Question(f"the tool may change something{declared}", ruling.action)
     return None
 
 
@@ -127,15 +128,13 @@ class Obstacle(Enum):
 
 class Present(NamedTuple):
     """How things are when the answer comes. ``intact``: the checkpoint has the digest of its event. ``contract``: None
-    when the tool is not served any more. ``ruling``: asked for only when the policy's version is another.
-    ``exhausted``: which budget of its run has no room."""
+    when the tool is not served any more. ``ruling``: asked for only when the policy's version is another."""
 
     contract: str | None
     place_id: str
     policy_version: str
     ruling: Ruling | None = None
     intact: bool = True
-    exhausted: str | None = None
 
 
 class Found(NamedTuple):
@@ -146,7 +145,8 @@ class Found(NamedTuple):
 
 
 def obstacle(checkpoint: Checkpoint, present: Present) -> Found | None:
-    """What keeps an approved call from running; the first of: checkpoint, tool, place, policy, budget."""
+    """What keeps an approved call from running; the first of: checkpoint, tool, place, policy. (Its run's budget comes
+    behind them, and is its ledger's to say.)"""
     if (differs := _difference(checkpoint, present)) is not None:
         return Found(Obstacle.MISMATCH, f"approval does not match: {differs}; it needs to be asked for again")
     ruling = present.ruling
@@ -155,8 +155,6 @@ def obstacle(checkpoint: Checkpoint, present: Present) -> Found | None:
             return Found(Obstacle.DENIED, f"the policy has changed and denies it: {ruling.reason}")
         if stricter(ruling.action, checkpoint.policy_action):
             return Found(Obstacle.STRICTER, f"the policy has become stricter since it was asked: {ruling.reason}")
-    if present.exhausted is not None:
-        return Found(Obstacle.EXHAUSTED, present.exhausted)
     return None
 
 

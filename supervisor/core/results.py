@@ -32,6 +32,8 @@ _REFUSED_CLASS = {
     Reason.POLICY_DENIED: ErrorClass.POLICY,
     Reason.SANDBOX_DENIED: ErrorClass.POLICY,
     Reason.MISSING_SECRET: ErrorClass.POLICY,
+    Reason.APPROVAL_REQUIRED: ErrorClass.POLICY,
+    Reason.APPROVAL_REJECTED: ErrorClass.POLICY,
     Reason.OVERLOADED: ErrorClass.OVERLOADED,
     Reason.POOL_UNHEALTHY: ErrorClass.OVERLOADED,
     Reason.STORE_UNAVAILABLE: ErrorClass.OVERLOADED,
@@ -77,6 +79,7 @@ class Facts(msgspec.Struct):
     """Whether its worker had served nobody before it."""
     term_grace_ms: int = 0
     attempts: int = 1
+    approval: str | None = None
 
 
 def result_of(facts: Facts, settle: Settle) -> CallResult:
@@ -96,6 +99,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         isolation=facts.isolation,
         idempotency_key=facts.key,
         attempts=facts.attempts,
+        approval=facts.approval,
     )
     if settle.status not in _GOOD:
         result.error = _error(facts, settle)

@@ -104,6 +104,28 @@ MIGRATIONS = (
     CREATE INDEX calls_effects ON calls (submitted_ms)
         WHERE (state = 'unknown' AND read_only = 0 AND closed_ms IS NULL);
     """,
+    """
+    -- One row per question to a person. state: asking, then a word of core/approvals.State. `checkpoint`: what was
+    -- frozen, as the bytes whose digest stands in the event `approval_asked`.
+    CREATE TABLE approvals (
+        id TEXT PRIMARY KEY,
+        uid INTEGER NOT NULL,
+        run TEXT,
+        call TEXT NOT NULL,
+        state TEXT NOT NULL,
+        asked_ms INTEGER NOT NULL,
+        expires_ms INTEGER NOT NULL,
+        checkpoint BLOB NOT NULL,
+        version INTEGER NOT NULL DEFAULT 1,
+        scope TEXT NOT NULL DEFAULT 'call',
+        decided_by INTEGER,
+        decided_ms INTEGER,
+        note TEXT NOT NULL DEFAULT '',
+        arguments TEXT,
+        executed TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX approvals_by_age ON approvals (asked_ms);
+    """,
 )
 
 

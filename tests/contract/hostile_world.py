@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from deadlined._private_daemon import PrivateDaemon
-from tests.contract.conftest import MARK, PLAIN_UID
+from tests.contract.conftest import MARK, PLAIN_UID, trusting
 from tests.contract.lower_levels import SUBREAPER, refusing
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "hostile"
@@ -267,7 +267,7 @@ def open_world(kind: str, words: Sequence[str], config: str, **environment: str)
     witness = Witness()
     try:
         (directory / "deadlined.toml").write_text(
-            config.replace("[daemon]\n", f"[daemon]\nstate_dir = '{directory}/s'\n")
+            trusting(config.replace("[daemon]\n", f"[daemon]\nstate_dir = '{directory}/s'\n"))
         )
         os.chown(directory, uid, -1)
         given = _environment(directory, witness, environment)

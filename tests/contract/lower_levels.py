@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from deadlined._private_daemon import open_private_daemon
-from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon
+from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, trusting
 
 REFUSE = str(Path(__file__).with_name("refuse.py"))
 SUBREAPER, GROUP, CGROUP = "namespaces,cgroups", "namespaces,cgroups,subreaper", "namespaces"
@@ -35,7 +35,7 @@ def open_lower(what: str, config: str = "", python: Sequence[str] = (sys.executa
     """A daemon to which ``what`` is refused; at the end it must exit as expected and leave nobody."""
     directory = Path(tempfile.mkdtemp(prefix="dl-"))
     try:
-        (directory / "deadlined.toml").write_text(config)
+        (directory / "deadlined.toml").write_text(trusting(config))
         if len(python) > 1:
             os.chown(directory, PLAIN_UID, PLAIN_UID)
         mark = f"daemon-{uuid.uuid4().hex}"

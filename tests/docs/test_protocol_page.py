@@ -22,7 +22,10 @@ from protocol._contracts import ISOLATION_ORDER, ToolDescription
 from protocol._deadlines import CEILING_MS
 from protocol._events import EventKind
 from protocol._links import EXCHANGES, Awaited
+from protocol._outcomes import Reason
 from supervisor.config import DaemonSettings
+from supervisor.core.approvals import CODES as OBSTACLES
+from supervisor.core.approvals import State
 from supervisor.core.output import VIEW_BYTES
 from supervisor.desk import _CHUNK as LARGEST_CHUNK
 from supervisor.doors.connection import DoorLimits
@@ -159,6 +162,10 @@ def test_every_feature_is_described() -> None:
     assert f"version {cm.VERSION}:" in section("NAME")
 
 
+_NOT_NOW = (Reason.SHUTDOWN, Reason.POOL_UNHEALTHY, Reason.POISON_CALL, Reason.BUDGET, Reason.RUN_SETTLED)
+"""Why a daemon may refuse to begin an approved call."""
+
+
 def test_every_code_of_a_refusal_that_the_daemon_says_is_on_the_page() -> None:
     """The words in the sources, read as text: of desks and doors, and of the refusals that they pass on."""
     root = Path(__file__).resolve().parents[2] / "supervisor"
@@ -168,6 +175,8 @@ def test_every_code_of_a_refusal_that_the_daemon_says_is_on_the_page() -> None:
     said |= {"unknown_profile", "profile_not_allowed"} & set(re.findall(r'"(\w+)"', sources))
     said |= set(re.findall(r'ErrorInfo\(ErrorClass\.\w+, "(\w+)"', sources)) - {"content"}  # that one is in a result
     said |= {"protocol_error", "supervisor_bug"}
+    said |= {f"approval_{state}" for state in State if state is not State.PENDING} | set(OBSTACLES.values())
+    said |= {str(reason) for reason in (Reason.POLICY_DENIED, Reason.STORE_UNAVAILABLE, *_NOT_NOW)}
     assert {row[0].strip("`") for table in tables(section("ERRORS")) for row in table} == said
 
 

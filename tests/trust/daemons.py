@@ -21,6 +21,8 @@ READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 15.0
 _UNWANTED = ("DEADLINED_SOCKET", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 TOOLS = {"tool.trust": {"kind": "python", "module": "tests.trust.tools", "path": str(REPOSITORY)}}
+UNASKED = {"approval": {"undeclared": "never"}}
+"""Nobody is there to be asked."""
 
 _MANY, _LONG_MS = 20_000, 60_000
 PATIENT = {"first_delay_ms": 1, "delay_cap_ms": 2, "class_ends": _MANY, "pool_ends": _MANY, "class_window_ms": _LONG_MS}
@@ -45,7 +47,7 @@ class SuiteDaemon:
         self.process: subprocess.Popen[bytes] | None = None
         self._config = directory / "deadlined.toml"
         self._config.write_text(
-            _toml({"daemon": {"state_dir": str(self.state), **(settings or {})}, **tables, **TOOLS})
+            _toml({"daemon": {"state_dir": str(self.state), **(settings or {})}, **UNASKED, **tables, **TOOLS})
         )
 
     def __enter__(self) -> SuiteDaemon:

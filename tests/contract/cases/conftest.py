@@ -22,7 +22,7 @@ from deadlined import Client, _outside
 from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 from deadlined.client import CallHandle
 from protocol import CallResult
-from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, open_daemons
+from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, open_daemons, trusting
 
 PATIENCE_S = 30
 """Until when something must have happened that takes milliseconds: a bound for a broken product, no measure."""
@@ -165,7 +165,7 @@ def open_daemon_as(python: list[str], config: str, *before: str) -> Iterator[Pri
     """A daemon of the uid that the words of `python` give. ``before``: a script that runs it, and its arguments."""
     directory = Path(tempfile.mkdtemp(prefix="dl-"))
     try:
-        (directory / "deadlined.toml").write_text(config)
+        (directory / "deadlined.toml").write_text(trusting(config))
         if python != [sys.executable]:
             os.chown(directory, PLAIN_UID, PLAIN_UID)
         arguments = ["--config", str(directory / "deadlined.toml")]
