@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from protocol import _client_messages as cm
 from protocol._events import Event
@@ -112,6 +114,28 @@ async def test_an_asker_that_is_gone_is_not_answered(nursery: trio.Nursery) -> N
     desk.ask(other, cm.AskMetrics(2))
     desk.left(gone)
     await other.answer()
+    assert gone.heard == []
+
+
+async def test_an_asker_that_goes_while_its_answer_is_written_is_not_answered(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, go_on = threading.Event(), threading.Event()
+
+    def render(_snapshots: object) -> str:
+        written.set()
+        assert go_on.wait(10)
+        return ""
+
+    monkeypatch.setattr(desk_module, "render", render)
+    gone, other = Asker(), Asker()
+    desk = await started(nursery, Journal())
+    desk.ask(gone, cm.AskMetrics(1))
+    desk.ask(other, cm.AskMetrics(2))
+    assert await trio.to_thread.run_sync(written.wait, 10)
+    desk.left(gone)
+    go_on.set()
+    assert (await other.answer()).id == 2
     assert gone.heard == []
 
 
