@@ -164,6 +164,7 @@ def test_eight_calls_at_once_with_a_budget_of_six_start_six(client: Client) -> N
     assert (stop.reason, stop.budgets["tool_calls"].used) == ("tool_call_budget", 6)
 
 
+@pytest.mark.case("B095")
 @pytest.mark.behaviour("M134")
 @pytest.mark.behaviour("M052")
 def test_the_same_answer_again_and_again_is_warned_of_and_then_stops_the_run(client: Client) -> None:

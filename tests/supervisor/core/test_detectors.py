@@ -102,7 +102,6 @@ def test_calls_in_between_hide_no_repetition():
     assert run.stopped.count == 3
 
 
-@pytest.mark.case("B095")
 def test_success_resets_no_count():
     page = reading('{"page": 7}', "read_page")
     assert Run().play(again(page, ok("the same text"), 63)).firsts() == [
@@ -683,7 +682,6 @@ def play(detectors: Detectors, given, open_tokens: list[int], place: int) -> obj
 
 @settings(max_examples=60)
 @given(st.lists(CALLS, max_size=80), st.lists(CALLS, max_size=40))
-@pytest.mark.case("B093")
 def test_what_was_dumped_as_json_and_loaded_goes_on_as_the_machine_itself(past, future):
     machine, tokens = Detectors(TIGHT), []
     for place, given_ in enumerate(past):
