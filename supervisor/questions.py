@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from protocol._client_messages import Submit
+from protocol._contracts import Approval
 from protocol._outcomes import Reason
 from supervisor.approval_book import ApprovalBook, Subject
 from supervisor.config_policy import ApprovalSettings
@@ -62,10 +63,18 @@ class Questions:
             raise Refusal(Reason.POLICY_DENIED, ruling.reason)
         return ruling
 
-    def question(self, submit: Submit, judged: Judged, uid: int, ruling: Ruling, args_fp: str) -> Asked | None:
-        """What to ask a person about a call that is not denied; None: nothing. Raises Refusal: a person has said no to
-        the same call of this run, or too many wait already."""
-        question = checkpoints.question(judged.contract, self._settings.undeclared, ruling)
+    def question(
+        self,
+        submit: Submit,
+        judged: Judged,
+        uid: int,
+        ruling: Ruling,
+        args_fp: str,
+        profile: Approval | None = None,
+    ) -> Asked | None:
+        """What to ask a person about a call that is not denied; None: nothing. ``profile``: what that of its run says.
+        Raises Refusal: a person has said no to the same call of this run, or too many wait already."""
+        question = checkpoints.question(judged.contract, self._settings.undeclared, ruling, profile)
         if question is None:
             return None
         if judged.run is not None and self._book.of_run(uid, judged.run):

@@ -183,7 +183,8 @@ class Submissions:
         look = self._judgement.look(run, call.judged, call_fp)
         call.notices = look.notices
         try:
-            call.asks = self._approvals.questions.question(submit, call.judged, call.uid, ruling, args_fp)
+            wanted = run.effective.approval
+            call.asks = self._approvals.questions.question(submit, call.judged, call.uid, ruling, args_fp, wanted)
         except Refusal:
             self._judgement.let_go(run)
             raise

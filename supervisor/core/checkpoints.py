@@ -101,17 +101,21 @@ class Question(NamedTuple):
     action: Action
 
 
-def question(contract: Contract, undeclared: Undeclared, ruling: Ruling) -> Question | None:
+def question(
+    contract: Contract, undeclared: Undeclared, ruling: Ruling, profile: Approval | None = None
+) -> Question | None:
     """What to ask about a call that is not denied; None: nothing. ``undeclared``: what a tool wants that says
-    nothing."""
+    nothing; ``profile``: what the profile of the call's run says in place of both."""
     if ruling.action is Action.ASK:
         return Question(ruling.reason, ruling.action)
-    wanted = contract.approval or Approval(undeclared)
+    wanted = profile or contract.approval or Approval(undeclared)
     if wanted is Approval.ALWAYS:
-        return Question("the tool asks before every call", ruling.action)
+        who = "the run's profile" if profile else "the tool"
+        return Question(f"{who} asks before every call", ruling.action)
     if wanted is Approval.ON_WRITE and not contract.read_only:
         declared = "" if contract.approval else ", and its contract does not say that nobody need be asked"
-        return Question(f"the tool may change something{declared}", ruling.action)
+        why = ", and the run's profile asks before that" if profile else declared
+        return Question(f"the tool may change something{why}", ruling.action)
     return None
 
 

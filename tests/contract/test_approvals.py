@@ -56,6 +56,12 @@ when = { line = "*forbidden*" }
 action = "deny"
 reason = "the rule forbids"
 """
+PROFILES = """
+[profile.careful]
+approval = "on_write"
+[profile.trusting]
+approval = "never"
+"""
 ASKING = "[approval]\n"
 LATE_MS = 60_000
 
@@ -64,7 +70,7 @@ LATE_MS = 60_000
 def asking() -> Iterator[TestedDaemon]:
     """A daemon with tools of every kind of approval, and rules."""
     with open_daemons() as start:
-        yield start(ASKING + TOOLS + RULES)
+        yield start(ASKING + TOOLS + RULES + PROFILES)
 
 
 @pytest.fixture
@@ -154,6 +160,18 @@ def test_a_tool_says_when_it_asks_and_one_that_says_nothing_asks_before_it_write
     result = client.call(tool, arguments)
     assert result.status == ("waiting_for_approval" if asked else "ok"), result.error
     assert bool(lines(file)) is (tool == "freely")
+
+
+@pytest.mark.parametrize(
+    ("profile", "tool", "asked"),
+    [("careful", "freely", True), ("careful", "look_asked", False), ("trusting", "undeclared", False)],
+)
+def test_the_profile_of_a_run_says_when_its_calls_ask(client, file, profile, tool, asked):
+    file.write_text("")
+    run = client.open_run(profile=profile)
+    result = run.call(tool, {"file": str(file)} | ({} if tool.startswith("look") else {"line": "x"}))
+    assert result.status == ("waiting_for_approval" if asked else "ok"), result.error
+    run.cancel()
 
 
 @pytest.mark.behaviour("M045")

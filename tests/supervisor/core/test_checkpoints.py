@@ -146,5 +146,26 @@ def test_a_tool_that_says_nothing_is_held_to_the_configuration(undeclared, read_
     assert (question(Contract(read_only=read_only), undeclared, NO_OBJECTION) is not None) is asked
 
 
+@pytest.mark.parametrize(
+    ("profile", "declared", "read_only", "why"),
+    [
+        (
+            Approval.ON_WRITE,
+            Approval.NEVER,
+            False,
+            "the tool may change something, and the run's profile asks before that",
+        ),
+        (Approval.ON_WRITE, Approval.ALWAYS, True, None),
+        (Approval.ALWAYS, Approval.NEVER, True, "the run's profile asks before every call"),
+        (Approval.NEVER, Approval.ALWAYS, False, None),
+        (Approval.NEVER, None, False, None),
+    ],
+)
+def test_what_a_profile_says_stands_in_place_of_what_the_tool_does(profile, declared, read_only, why):
+    found = question(Contract(approval=declared, read_only=read_only), "always", NO_OBJECTION, profile)
+    assert (found and found.why) == why
+
+
 def test_a_rule_that_asks_overrides_a_tool_that_never_does():
+    assert question(Contract(), "never", Ruling(Action.ASK, "prod"), Approval.NEVER) == ("prod", Action.ASK)
     assert question(Contract(approval=Approval.NEVER), "never", Ruling(Action.ASK, "prod")) == ("prod", Action.ASK)
