@@ -102,6 +102,21 @@ def test_calls_in_between_hide_no_repetition():
     assert run.stopped.count == 3
 
 
+@pytest.mark.case("B101")
+@pytest.mark.parametrize(("note", "detector"), [("thinking", "ping_pong"), ("thought {n}", "no_progress")])
+def test_cheap_writes_in_between_excuse_a_repetition_for_a_few_steps_only(note, detector):
+    """Each note is a change of the state, and so a new situation for the call that fails."""
+    calls = []
+    for n in range(60):
+        make = writing("make", "run", n, failure_is_feedback=True)
+        calls.append((make, failed("1 error", "exit_2", feedback=True)))
+        calls.append((writing(note.format(n=n), "note", n), wrote("noted")))
+    patient = Run(no_progress=OFF) if detector == "ping_pong" else Run()
+    assert patient.play(calls, steps=True).stopped is not None
+    assert patient.stopped.detector == detector
+    assert patient.number <= 9
+
+
 def test_success_resets_no_count():
     page = reading('{"page": 7}', "read_page")
     assert Run().play(again(page, ok("the same text"), 63)).firsts() == [
