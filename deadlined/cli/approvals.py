@@ -76,7 +76,7 @@ def approve_command(
     with open_client(socket_path) as client:
         decided = client.approve(approval, note=note, arguments=text, scope=scope)
         if no_wait or decided.call is None:
-            _print_decided(decided, as_json)
+            _print_decided(decided, decided.call, as_json)
             return 0
         result = _result_of(client.handle(decided.call), decided.approval.tool)
     print_result(result, as_json)
@@ -97,7 +97,7 @@ def reject_command(approval: str, reason: str, stop: bool, socket_path: str | No
     """
     with open_client(socket_path) as client:
         decided = client.reject(approval, note=reason, then="stop" if stop else "feedback")
-    _print_decided(decided, as_json)
+    _print_decided(decided, None, as_json)
 
 
 def _result_of(handle: CallHandle, label: str) -> CallResult:
@@ -105,11 +105,11 @@ def _result_of(handle: CallHandle, label: str) -> CallResult:
     return wait_for(handle, label, state.remaining_ms, lambda: False) if isinstance(state, Pending) else state
 
 
-def _print_decided(decided: Decided, as_json: bool) -> None:
+def _print_decided(decided: Decided, goes_on: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"approval": decided.approval, "call": decided.call})
     else:
-        click.echo(decided.call or f"{decided.approval.approval}: {decided.approval.state}")
+        click.echo(goes_on or f"{decided.approval.approval}: {decided.approval.state}")
 
 
 def _cells(one: ApprovalView, now_ms: float) -> tuple[str, ...]:

@@ -30,6 +30,9 @@ LOOSE = ("remaining_ms",)
 CONFIG = """
 [alerts]
 calls_per_run = 2
+
+[tool.write_file]
+approval = "on_write"
 """
 
 
@@ -130,11 +133,18 @@ def test_runs_that_go_wrong_are_counted_by_how(daemon_that_warns: TestedDaemon, 
             for lines in ("many", "few", 1, 2, 3):
                 abandoned.call("read_file", {"path": "notes.txt", "max_lines": lines}, cwd=tmp_path)
         assert client.attach_run(abandoned.id).wait().reason == "disconnect"
+        with client.run() as run:
+            asked = run.call("write_file", {"path": "notes.txt", "text": ""}, cwd=tmp_path)
+            assert (asked.status, asked.approval is not None) == ("waiting_for_approval", True)
+            client.reject(str(asked.approval))
+            run.finish("without it")
         with client.run(limits={"steps": 1}) as run:
             run.step()
             with pytest.raises(RunStopped):
                 run.step()
     assert moved["deadlined_runs_abandoned_total", ("how", "disconnect")] == 1
+    assert moved["deadlined_human_interruptions_total", ("for", "approval")] == 1
+    assert moved[("deadlined_runs_interrupted_total",)] == 1
     assert moved[("deadlined_runs_reached_step_limit_total",)] == 1
     assert moved["deadlined_retries_total", ("by", "client"), ("class", "argument")] == 2
     assert moved["deadlined_alerts_total", ("kind", "calls")] == 1

@@ -69,7 +69,6 @@ def test_approve_without_waiting_prints_the_id_of_the_call(fake_daemon, command,
 
 
 def test_reject_tells_why_and_may_end_the_run(fake_daemon, command, decides):
-    decides.call = None
     assert command("reject", "a_1", "--reason", "use the test database") == (0, "a_1: pending\n", "")
     assert command("reject", "a_1", "--stop", "--json")[0] == 0
     said = [(m.decision, m.note, m.then) for m in heard(fake_daemon, cm.Decide)]
