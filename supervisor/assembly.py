@@ -35,6 +35,7 @@ from supervisor.desk import Desk
 from supervisor.doors.connection import DoorLimits
 from supervisor.doors.refusals import Refusals
 from supervisor.doors.unix import UnixDoor
+from supervisor.doubts import Doubts
 from supervisor.endings import Endings
 from supervisor.finishing import Finishing
 from supervisor.health import Health
@@ -168,6 +169,8 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     approvals.calls = calls
     approvals.runs = RunApprovals(runs, judgement, approvals)
     runs.tools, runs.end_call, runs.open_effects = tools.names, calls.end, calls.effects.open_of_run
+    doubts = Doubts(runs, calls.effects)
+    judgement.doubts, calls.reconciler.leave_to_ask = doubts.before, doubts.leave_to_ask
     runs.check = Finishing(runs, calls.start_own).check
     second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
     killer.on_change = [second_line.look_now, calls.killer_changed]

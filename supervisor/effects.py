@@ -53,6 +53,8 @@ class Effects:
         self._of_run: defaultdict[str, dict[str, EffectRow]] = defaultdict(dict)
         self._closing: set[str] = set()
         self._closed: OrderedDict[str, OpenEffect] = OrderedDict()
+        self.heard_of: Callable[[EffectRow], None] = lambda _effect: None
+        """Who is told of one that is open no longer."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -108,6 +110,7 @@ class Effects:
         self._closed[effect.call] = told
         if len(self._closed) > _CLOSED_KEPT:
             self._closed.popitem(last=False)
+        self.heard_of(effect)
 
     def _add(self, effect: EffectRow) -> None:
         if effect.arguments is not None and len(effect.arguments) > _ARGUMENTS_SHOWN:

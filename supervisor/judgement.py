@@ -7,7 +7,7 @@ back or spends, tells the detectors, and lets the run stop where it must. Betwee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from protocol._budgets import Dimension
@@ -55,6 +55,8 @@ class Judgement:
 
     def __init__(self, runs: Runs, rounds: Rounds) -> None:
         self._runs, self._rounds, self._ledger = runs, rounds, runs.ledger
+        self.doubts: Callable[[LiveRun, Judged, str], list[Notice]] = lambda _run, _judged, _call_fp: []
+        """What is to be said of a call that the run may have made before; see `doubts`. May raise Refusal."""
 
     def run_of(self, name: str, uid: int) -> LiveRun:
         """The run that a call is submitted in, which takes calls. Raises Refusal."""
@@ -105,7 +107,17 @@ class Judgement:
         refused = self._ledger.can(run.node, call_amounts(judged.tool))
         if refused is not None:
             raise self._unaffordable(run, refused)
-        return Look(run, ask, verdict, list(verdict.notices))
+        return Look(run, ask, verdict, [*verdict.notices, *self._doubts_of(run, judged, call_fp)])
+
+    def _doubts_of(self, run: LiveRun, judged: Judged, call_fp: str) -> list[Notice]:
+        try:
+            return self.doubts(run, judged, call_fp)
+        except Refusal as refusal:
+            if not run.in_flight:
+                self._rounds.calls_have_ended(run)
+            waits = (RunStatus.WAITING_FOR_APPROVAL, RunReason.RECONCILE_REQUIRED)
+            self._runs.feed(run, machine.Waited(*waits, now_ns(), str(refusal)))
+            raise
 
     def enter(self, look: Look, call: LiveCall) -> Stake:
         """Bind what a call takes of its run's budget. Raises Refusal."""

@@ -22,6 +22,7 @@ from supervisor.core.arguments import parse
 from supervisor.core.intake import Judged
 from supervisor.core.reconcile import Finding, apply, finding_of
 from supervisor.core.tools import ServedTool, Tools
+from supervisor.doubts import Leave
 from supervisor.effects import Effects
 from supervisor.journal import effect_rows
 from supervisor.journal.effect_rows import EffectRow
@@ -34,8 +35,7 @@ _OUTPUT_BYTES = 64 << 10
 
 
 class Question(NamedTuple):
-    """What is asked about: a call, with the text of its arguments. ``until_ns``: when there must be an answer at the
-    latest, however long its contract would wait."""
+    """What is asked about: a call, with the text of its arguments."""
 
     call: str
     uid: int
@@ -44,7 +44,6 @@ class Question(NamedTuple):
     arguments: str
     cwd: str | None
     contract: Contract
-    until_ns: int | None = None
 
 
 class Reconciler:
@@ -62,9 +61,8 @@ class Reconciler:
     ) -> None:
         self._tools, self._effects, self._journal = tools, effects, journal
         self._start, self._stopping, self._released = start, stopping, released
-        self.charge: Callable[[str, str], bool] = lambda _run, _tool: True
-        """Whether a run can pay for a call of a tool; it has paid, then."""
-        self.run_deadline: Callable[[str], int | None] = lambda _run: None
+        self.leave_to_ask: Callable[[str, str, str], Leave] = lambda _run, _question, _tool: Leave()
+        """Whether a run has time, and can pay, for a question to a tool; it has paid, then."""
 
     def due(self, call: LiveCall, result: CallResult) -> bool:
         """Whether somebody can be asked what became of it. While it is not dead nobody can say that it never will."""
@@ -75,10 +73,7 @@ class Reconciler:
     async def see_to(self, call: LiveCall, result: CallResult) -> None:
         """Ask, and say in the result what was found out. Bounded by the contract's own time."""
         judged = call.judged
-        until_ns = None if judged.run is None else self.run_deadline(judged.run)
-        question = Question(
-            call.id, call.uid, judged.run, call.key, judged.arguments, judged.cwd, judged.contract, until_ns
-        )
+        question = Question(call.id, call.uid, judged.run, call.key, judged.arguments, judged.cwd, judged.contract)
         finding = await self._ask(question)
         apply(finding, result)
         if finding.state != "unknown":
@@ -122,13 +117,14 @@ class Reconciler:
         tool = self._tools.get(spec.tool)
         if tool is None:
             return Finding("unknown", f"{spec.tool} was to be asked, and is not served")
+        leave = Leave() if question.run is None else self.leave_to_ask(question.run, _name_of(question.call), spec.tool)
+        if leave.refused is not None:
+            return Finding("unknown", f"{spec.tool} was not asked: {leave.refused}")
         now = now_ns()
         timeout_ms = min(spec.timeout_ms, _STOPPING_MS) if self._stopping() else spec.timeout_ms
-        deadline_ns = min(instant_after(now, timeout_ms), question.until_ns or instant_after(now, timeout_ms))
-        if deadline_ns <= now:
-            return Finding("unknown", f"{spec.tool} was not asked: its run has no time left")
-        if question.run is not None and not self.charge(question.run, spec.tool):
-            return Finding("unknown", f"{spec.tool} was not asked: its run has no tool call left")
+        deadline_ns = instant_after(now, timeout_ms)
+        if leave.until_ns is not None:
+            deadline_ns = min(deadline_ns, leave.until_ns)
         try:
             text = _asked_with(tool, question)
         except InvalidArguments as error:

@@ -209,6 +209,10 @@ class Runs:
         mine = [run for run in found if uid in (run.spec.uid, 0)]
         return sorted(mine, key=lambda run: (run.spec.opened_ms, run.id), reverse=True)
 
+    def going(self, name: str) -> LiveRun | None:
+        """One that has not settled."""
+        return self._runs.get(name)
+
     def going_on(self) -> list[LiveRun]:
         """Every run that has not settled."""
         return list(self._runs.values())

@@ -211,6 +211,11 @@ class RunMachine:
         return self._stop
 
     @property
+    def waits_for(self) -> RunReason | None:
+        """Why it waits for a person, or will as soon as nothing is in flight."""
+        return None if self._waits is None else self._waits.reason
+
+    @property
     def work_until_ns(self) -> int:
         """Until when calls and model calls of the ordinary kind may go on."""
         return self.deadline_ns - self.wrap_up_ns

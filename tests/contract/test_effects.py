@@ -261,6 +261,70 @@ def test_commands_ask_and_are_asked(place: Place, client: Client) -> None:
     assert place.deployed.read_text().strip() == told.idempotency_key
 
 
+# ---------------------------------------------------------------- in a run
+
+
+@pytest.mark.case("B083")
+@pytest.mark.behaviour("M110")
+@pytest.mark.behaviour("M117")
+def test_a_run_does_not_do_again_what_it_may_have_done_and_waits_until_somebody_knows(
+    place: Place, client: Client
+) -> None:
+    with client.run(goal="wire it once") as run:
+        refused = run.call("wires", {"job": 1})
+        assert (refused.delivery, refused.status) == ("not_delivered", "not_executed"), "not started: for sure"
+        failed = run.call("shell", {"argv": ["false"]})
+        assert failed.delivery == "failed_definite", "failed: for sure"
+        first = place.cancelled(client, "wires", "run-wire", run=run.id)
+        assert (first.delivery, first.retryable) == ("unknown", False)
+        again = run.call("wires", {"job": "run-wire"})
+        assert (again.status, again.reason, again.delivery) == (
+            "waiting_for_approval",
+            "reconcile_required",
+            "not_delivered",
+        )
+        assert first.call in (again.error.message if again.error else "")
+        stop = run.wait()
+        assert (stop.status, stop.reason, stop.resumable) == ("waiting_for_approval", "reconcile_required", True)
+        assert [effect.call for effect in stop.unresolved_effects] == [first.call]
+        (place.directory / "run-wire").unlink()
+        client.close_effect(first.call, "it never went out")
+        resumed = place.cancelled(client, "wires", "run-wire", run=run.id)
+        assert resumed.call != first.call, "once somebody knows, it may be asked for"
+        assert resumed.idempotency_key != first.idempotency_key, "and that is a new decision"
+        client.close_effect(resumed.call, "this one did")
+        run.cancel()
+
+
+def test_a_run_may_do_again_what_its_contract_allows_and_is_told_of_the_doubt(place: Place, client: Client) -> None:
+    with client.run() as run:
+        arguments = {"argv": ["sh", "-c", "echo begun; sleep 1000"]}
+        handle = run.submit("shell", arguments, deadline_ms=60_000)
+        assert next(handle.output()) == b"begun\n"
+        handle.cancel()
+        first = handle.wait(30)
+        again = run.submit("shell", arguments, deadline_ms=60_000)
+        assert next(again.output()) == b"begun\n"
+        again.cancel()
+        told = again.wait(30)
+        (said,) = [notice.text for notice in told.notices if notice.detector == "repeat_after_unknown"]
+        assert first.call in said
+        assert run.view().status == "running"
+        for call in (first.call, told.call):
+            client.close_effect(call, "it talked")
+
+
+def test_a_run_pays_for_the_question_and_without_a_call_left_nobody_is_asked(place: Place, client: Client) -> None:
+    with client.run(limits={"tool_calls": 3}) as run:
+        paid = place.cancelled(client, "pay", "run-paid", run=run.id)
+        assert paid.delivery == "succeeded"
+        assert run.view().budgets["tool_calls"].used == 2
+        unasked = place.cancelled(client, "pay", "run-unasked", run=run.id)
+        assert unasked.delivery == "unknown"
+        assert "no call left" in noticed(unasked)[0]
+        client.close_effect(unasked.call, "seen in the ledger")
+
+
 # ---------------------------------------------------------------- another life
 
 
