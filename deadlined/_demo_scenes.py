@@ -15,7 +15,7 @@ from pathlib import Path
 from deadlined import _outside
 from deadlined._private_daemon import PrivateDaemon
 from deadlined.client import Client
-from protocol._outcomes import CallResult
+from protocol._outcomes import CallResult, Status
 
 MARK = "DEADLINED_DEMO"
 """The environment variable by which an outsider finds what a scene started."""
@@ -121,6 +121,29 @@ def _stopped(stage: Stage) -> CallResult:
     return result
 
 
+def _looping(stage: Stage) -> CallResult:
+    """An agent that never learns: the same question until the daemon ends its run. The last answer it gets."""
+    run = stage.client.open_run(goal="loop", profile="demo", deadline_ms=30_000, workspace=str(stage.workspace))
+    while True:
+        result = run.call("read_file", {"path": "README"})
+        if result.status not in (Status.OK, Status.NO_RESULT):
+            break
+    stop = run.wait()
+    if stop.status != "stuck":
+        raise Unexpected(f"the run ended otherwise: {stop.text}")
+    return result
+
+
+def _undecided(stage: Stage) -> CallResult:
+    """A model that never answers: the run ends at its deadline though no tool runs, and takes no call after it."""
+    run = stage.client.open_run(goal="decide", deadline_ms=SHORT_MS)
+    run.step()
+    stop = run.wait()
+    if (stop.reason, stop.phase) != ("time_budget", "decide"):
+        raise Unexpected(f"the run ended otherwise: {stop.text}")
+    return run.call("read_file", {"path": "README"})
+
+
 def _wait_for_any(mark: str, until: float) -> None:
     while not _outside.marked(mark) and time.monotonic() < until:
         time.sleep(0.02)
@@ -137,4 +160,6 @@ SCENES = (
     Scene("floods its output", ("yes",), _flooding, "killed (output_limit)", 1),
     Scene("exits, leaves children behind", ("sleep",), _leaving, "ok", 2),
     Scene("deadline while the daemon is stopped", ("sleep",), _stopped, "killed (time_budget)", 1),
+    Scene("an agent that asks the same for ever", ("git",), _looping, "duplicate_call (repeat_call)"),
+    Scene("an agent that never decides", (), _undecided, "not_executed (time_budget)"),
 )

@@ -186,6 +186,13 @@ class Judgement:
         run.detectors.end(stake.token, _outcome(result, call, changed))
         if changed:
             run.state_version += 1
+        if result.reason is Reason.SANDBOX_DENIED:
+            self._runs.stop(run, RunStatus.BLOCKED, RunReason.SANDBOX_DENIED, result.error.message if result.error else "")
+        elif result.error is not None and result.error.class_ is ErrorClass.AUTH:
+            self._runs.stop(run, RunStatus.BLOCKED, RunReason.POLICY_DENIED, result.error.message)
+        elif result.error is not None and result.error.class_ is ErrorClass.MISSING_INPUT:
+            asked = result.error.message
+            self._runs.feed(run, machine.Waited(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, now_ns(), asked))
         run.last = stop_records.last_action(result)
         run.partial.append(stop_records.partial_line(result))
         run.artefacts.extend(stop_records.artefacts(result))

@@ -72,3 +72,18 @@ def test_what_survives_shows_what_the_readme_says() -> None:
     for tool in ("asyncio.wait_for", "future.result(timeout=)", "subprocess.run(timeout=)", "timeout -k"):
         assert "daemon" in rows[tool][1], "what the README says of the others must stay true as well"
     assert done.returncode == 0
+
+
+@pytest.mark.behaviour("M132")
+def test_the_looping_agent_is_stopped_and_the_polling_one_is_not(standing_daemon: TestedDaemon) -> None:
+    environment = {**os.environ, "DEADLINED_SOCKET": standing_daemon.socket}
+    said = {}
+    for name in ("looping_agent", "polling_agent"):
+        file = REPOSITORY / "examples" / f"{name}.py"
+        done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(file.read_text(encoding="utf-8").splitlines()) < 80
+        said[name] = done.stdout
+    assert said["looping_agent"].count("call ") < 10, "of forty"
+    assert "Stuck (no_progress)" in said["looping_agent"]
+    assert said["polling_agent"].startswith("Completed after 60 steps"), "not one warning"

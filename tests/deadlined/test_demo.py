@@ -67,6 +67,8 @@ def test_every_kind_of_hostile_program_has_a_scene():
         "error, exit 1",
         "killed (time_budget)",
         "killed (output_limit)",
+        "duplicate_call (repeat_call)",
+        "not_executed (time_budget)",
     }
 
 
