@@ -39,6 +39,7 @@ Request = (
     | cm.AddEvidence
     | cm.FinishRun
     | cm.CancelRun
+    | cm.ResumeRun
     | cm.ShowRun
     | cm.WaitRun
     | cm.ListRuns

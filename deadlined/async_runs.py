@@ -84,6 +84,10 @@ class AsyncRun:
             self.stop = end
         return end
 
+    async def resume(self, answer: str = "") -> RunView:
+        """Let a run go on that needs input; ``answer`` is what a person said. Raises RequestRefused for any other."""
+        return (await self._going_on(cm.ResumeRun(id=0, run=self.id, answer=answer), cm.RunState)).run
+
     async def cancel(self) -> StopRecord:
         """End the run and every call of it; returns when they have ended. One that had stopped stays as it is."""
         return await self._stopped(cm.CancelRun(id=0, run=self.id))

@@ -195,6 +195,17 @@ class CancelRun(msgspec.Struct, tag="cancel_run", tag_field="op", forbid_unknown
     run: str
 
 
+class ResumeRun(msgspec.Struct, tag="resume_run", tag_field="op", forbid_unknown_fields=True):
+    """A run that needs input goes on; ``answer`` is in its log. One that waits for an approval goes on by `decide`.
+
+    Answered by RunState, or by RunSettled.
+    """
+
+    id: RequestId
+    run: str
+    answer: str = ""
+
+
 class ShowRun(msgspec.Struct, tag="show_run", tag_field="op", forbid_unknown_fields=True):
     """A run as it stands; answered by RunState."""
 
@@ -284,6 +295,7 @@ FromClient = (
     | AddEvidence
     | FinishRun
     | CancelRun
+    | ResumeRun
     | ShowRun
     | WaitRun
     | ListRuns

@@ -116,6 +116,7 @@ _REQUESTS: Mapping[type, Awaited] = {
     cm.FinishRun: Awaited.FINISH,
     cm.CancelRun: Awaited.RUN_END,
     cm.WaitRun: Awaited.RUN_END,
+    cm.ResumeRun: Awaited.STEP,
     cm.ShowRun: Awaited.RUN,
     cm.ListRuns: Awaited.RUNS,
     cm.ListApprovals: Awaited.APPROVALS,

@@ -93,6 +93,7 @@ class Desk:
                 | cm.AddEvidence()
                 | cm.FinishRun()
                 | cm.CancelRun()
+                | cm.ResumeRun()
                 | cm.ShowRun()
                 | cm.WaitRun()
                 | cm.ListRuns()

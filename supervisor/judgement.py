@@ -183,20 +183,28 @@ class Judgement:
             if over is not None:  # it was the run's limit, and the call asked for more
                 self._runs.refused(run, over)
         changed = stop_records.changed_state(result, stake.ask.read_only)
-        run.detectors.end(stake.token, _outcome(result, call, changed))
+        run.detectors.end(stake.token, _outcome(result, call, stake.ask.call_fp, changed))
         if changed:
             run.state_version += 1
-        if result.reason is Reason.SANDBOX_DENIED:
-            self._runs.stop(run, RunStatus.BLOCKED, RunReason.SANDBOX_DENIED, result.error.message if result.error else "")
-        elif result.error is not None and result.error.class_ is ErrorClass.AUTH:
-            self._runs.stop(run, RunStatus.BLOCKED, RunReason.POLICY_DENIED, result.error.message)
-        elif result.error is not None and result.error.class_ is ErrorClass.MISSING_INPUT:
-            asked = result.error.message
-            self._runs.feed(run, machine.Waited(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, now_ns(), asked))
+        self._heed(run, result)
         run.last = stop_records.last_action(result)
         run.partial.append(stop_records.partial_line(result))
         run.artefacts.extend(stop_records.artefacts(result))
         return charge
+
+    def _heed(self, run: LiveRun, result: CallResult) -> None:
+        """An end that is no matter for whoever decides: a no is not gone round, and what only a person has is asked
+        for."""
+        if result.error is None:
+            return
+        text = result.error.message
+        if result.reason is Reason.SANDBOX_DENIED:
+            self._runs.stop(run, RunStatus.BLOCKED, RunReason.SANDBOX_DENIED, text)
+        elif result.error.class_ is ErrorClass.AUTH:
+            self._runs.stop(run, RunStatus.BLOCKED, RunReason.POLICY_DENIED, text)
+        elif result.error.class_ is ErrorClass.MISSING_INPUT:
+            asked = machine.Waited(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, now_ns(), text)
+            self._runs.feed(run, asked)
 
     def over(self, stake: Stake) -> None:
         """A call of a run was told: what the run was waiting for may come now."""
@@ -251,9 +259,10 @@ def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:
     )
 
 
-def _outcome(result: CallResult, call: LiveCall, changed: bool) -> Outcome:
+def _outcome(result: CallResult, call: LiveCall, call_fp: str, changed: bool) -> Outcome:
     """What the detectors are to know of an end. Where failures are results, one that says something else is another:
-    tests that fail differently are news."""
+    tests that fail differently are news. A change that was not made before is news too, unless it is a command's, which
+    may have changed nothing."""
     error, contract = result.error, call.judged.contract
     outcome_fp = outcome_fingerprint(result, contract)
     feedback = error is not None and error.class_ is ErrorClass.FEEDBACK
@@ -266,6 +275,7 @@ def _outcome(result: CallResult, call: LiveCall, changed: bool) -> Outcome:
         error_place=outcome_fp if feedback else "",
         feedback=feedback,
         own_fingerprint=_own_fingerprint(call, result) if contract.progress == "self" else "",
+        artefacts=(call_fp,) if changed and not contract.failure_is_feedback else (),
         changed_state=changed,
     )
 

@@ -26,6 +26,7 @@ RunRequest = (
     | cm.AddEvidence
     | cm.FinishRun
     | cm.CancelRun
+    | cm.ResumeRun
     | cm.ShowRun
     | cm.WaitRun
     | cm.ListRuns
@@ -82,6 +83,9 @@ class RunDesk:
                 self._cancel(asker, message)
             case cm.FinishRun():
                 self._finish(asker, message)
+            case cm.ResumeRun():
+                run = self._runs.find(message.run, asker.uid)
+                self._answer(asker, message.id, run, self._runs.resume(run, message.answer))
             case _:
                 self._report(asker, message, self._runs.running(message.run, asker.uid))
 

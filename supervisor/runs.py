@@ -37,6 +37,7 @@ from supervisor.live_run import LiveRun, RunSpec
 from supervisor.run_views import snapshot_of, stop_of, told_at_end, told_at_start
 
 KEPT_RUNS = 1_000
+_ANSWER_KEPT = 2_000
 _CALL_REASON = {
     RunReason.CLIENT: Reason.CLIENT,
     RunReason.DISCONNECT: Reason.DISCONNECT,
@@ -217,6 +218,17 @@ class Runs:
         """Every run that has not settled."""
         return list(self._runs.values())
 
+    def resume(self, run: LiveRun, answer: str) -> bool:
+        """A person has answered a run that needs input; False: it has settled. Raises RunRefusal for any other."""
+        if run.settled:
+            return False
+        stop = run.stop
+        if stop is None or stop.status is not RunStatus.NEEDS_INPUT:
+            what = "it waits for an approval: deadlined approvals" if stop is not None else "it goes on"
+            raise RunRefusal("not_waiting", f"the run needs no input: {what}")
+        self.feed(run, machine.Answered(now_ns(), answer[:_ANSWER_KEPT]))
+        return True
+
     def shut_down(self) -> None:
         """The daemon stops: runs that go on end with it; those that wait for a person go on waiting."""
         for run in self.going_on():
@@ -312,7 +324,7 @@ class Runs:
     def _resume(self, run: LiveRun, effect: machine.Resume) -> None:
         now = now_ns()
         run.stop, run.opened_ns = None, now
-        told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS}
+        told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS, "answer": effect.answer}
         self.journal.append(run_rows.resumed(run.id, run.spec.uid, wall_ms(), told))
         self._keep_time(run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from deadlined.cli.run_opening import open_command
-from deadlined.cli.run_steering import charge_command, evidence_command, finish_command, step_command
+from deadlined.cli.run_steering import charge_command, evidence_command, finish_command, resume_command, step_command
 from deadlined.cli.run_watching import cancel_command, events_command, list_command, show_command, wait_command
 
 
@@ -30,6 +30,7 @@ for _command in (
     charge_command,
     evidence_command,
     finish_command,
+    resume_command,
     show_command,
     list_command,
     events_command,

@@ -40,6 +40,30 @@ def step_command(run: str, socket_path: str | None, as_json: bool) -> int:
         return unless_stopped(as_json, act)
 
 
+@click.command("resume")
+@click.argument("run", shell_complete=complete_runs)
+@click.option("--answer", metavar="T", default="", help="What the person said; it goes into the log.")
+@client_options
+def resume_command(run: str, answer: str, socket_path: str | None, as_json: bool) -> int:
+    """Let RUN go on that needs input. One that waits for an approval goes on by `approve` or `reject`.
+
+    \b
+    Example:
+      deadlined run resume r_1a2b3c --answer 'order number 4711'
+    """
+
+    def act() -> int:
+        view = client.attach_run(run).resume(answer)
+        if as_json:
+            print_json(view)
+        else:
+            click.echo(step_line(view))
+        return 0
+
+    with open_client(socket_path) as client:
+        return unless_stopped(as_json, act)
+
+
 @click.command("charge")
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--model", metavar="M", default="", help="Its name, for its price.")

@@ -78,6 +78,7 @@ class Answered(msgspec.Struct, gc=False):
     """The person has answered, and nothing else is waited for."""
 
     now_ns: int
+    answer: str = ""
 
 
 class FinishAsked(msgspec.Struct, gc=False):
@@ -138,9 +139,10 @@ class Suspend(msgspec.Struct, gc=False):
 
 
 class Resume(msgspec.Struct, gc=False):
-    """It goes on, until ``deadline_ns``."""
+    """It goes on, until ``deadline_ns``, with what the person said."""
 
     deadline_ns: int
+    answer: str = ""
 
 
 class Settle(msgspec.Struct, gc=False):
@@ -319,7 +321,7 @@ class RunMachine:
         self.state, self._waits = State.RUNNING, None
         if self.pauses:
             self.deadline_ns = given.now_ns + self._remaining_ns
-        return (Resume(self.deadline_ns),)
+        return (Resume(self.deadline_ns, given.answer),)
 
     def _answered_early(self, _given: Answered) -> Effects:
         self._waits = None  # before the last call ended: it was never suspended

@@ -316,3 +316,27 @@ def test_the_daemon_is_as_it_was(behaving_daemon: TestedDaemon) -> None:
     assert os.path.exists(behaving_daemon.socket)
     with Client(behaving_daemon.socket) as connected:
         assert connected.status().calls_in_flight == 0
+
+
+@pytest.mark.behaviour("M119")
+def test_two_rounds_without_anything_new_ask_a_person_and_go_on_with_the_answer(client: Client) -> None:
+    run = opened(client, profile="qa_readonly")
+    assert run.call("lookup", {"query": "a"}).status == "ok"
+    for query in ("b", "c"):
+        run.call("lookup", {"query": query})
+    stop = run.wait()
+    assert (stop.outcome, stop.status, stop.reason) == ("suspended", "needs_input", "no_new_evidence")
+    assert run.call("lookup", {"query": "d"}).status == "not_executed"
+    assert run.resume("look for the order number").status == "running"
+    assert run.call("page", {"number": 1}).status == "ok"
+    run.cancel()  # and with its stop everything before it is in the log
+    assert [event.data["answer"] for event in run.events() if event.kind == "run_resumed"] == [
+        "look for the order number"
+    ]
+
+
+def test_what_is_out_of_bounds_ends_the_run(client: Client, tmp_path: Path) -> None:
+    run = opened(client, workspace=str(tmp_path))
+    assert run.call("read_file", {"path": "/etc/passwd"}).reason == "sandbox_denied"
+    stop = run.wait()
+    assert (stop.status, stop.reason, stop.advice) == ("blocked", "sandbox_denied", "never")

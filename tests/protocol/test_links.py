@@ -240,7 +240,7 @@ def request(kind: type, number: int = 1, **fields: Any) -> Any:
         cm.CloseEffect: {"call": "c_1", "note": "it was done"},
         **{
             kind: {"run": "r_1"}
-            for kind in (cm.StepRun, cm.ReserveModel, cm.FinishRun, cm.CancelRun, cm.ShowRun, cm.WaitRun)
+            for kind in (cm.StepRun, cm.ReserveModel, cm.FinishRun, cm.CancelRun, cm.ResumeRun, cm.ShowRun, cm.WaitRun)
         },
     }
     return kind(id=number, **needed.get(kind, {}), **fields)
@@ -270,6 +270,7 @@ ASKED: list[tuple[Any, set[type]]] = [
     (request(cm.FinishRun), {cm.FinishRefused, cm.RunSettled}),
     (request(cm.CancelRun), {cm.RunSettled}),
     (request(cm.WaitRun), {cm.RunSettled}),
+    (request(cm.ResumeRun), {cm.RunState, cm.RunSettled}),
     (request(cm.ShowRun), {cm.RunState}),
     (request(cm.ListRuns), {cm.Runs}),
     (request(cm.ListApprovals), {cm.Approvals}),

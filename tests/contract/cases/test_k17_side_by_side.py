@@ -13,6 +13,9 @@ from tests.contract.conftest import open_daemons
 
 HERE = Path(__file__).resolve().parents[1]
 CONFIG = f"""
+[approval]
+undeclared = "on_write"
+
 [daemon]
 in_flight = 1
 
