@@ -20,6 +20,8 @@ from supervisor.core.run import State
 from supervisor.live_run import AskedModel, LiveRun
 from supervisor.runs import RunRefusal, Runs
 
+_STEP = {Dimension.STEPS.value: 1}
+
 
 class Rounds:
     """One per daemon."""
@@ -41,7 +43,7 @@ class Rounds:
         if run.machine.state is not State.RUNNING:
             return False
         self._runs.accounts.keep_time()
-        changes = self._ledger.charge(run.node, {Dimension.STEPS: 1})
+        changes = self._ledger.charge(run.node, _STEP)
         if isinstance(changes, Refused):
             self._runs.refused(run, changes)
             return False

@@ -98,6 +98,8 @@ class _Account(msgspec.Struct, eq=False):
     children: int = 0
 
     def refusal(self, amounts: Amounts) -> Refused | None:
+        if not self.caps:  # of most users and tenants
+            return None
         for dimension, asked in amounts.items():
             limit = self.caps.get(dimension)
             if limit is None:
@@ -348,10 +350,13 @@ def _spend(path: tuple[_Account, ...], amounts: dict[str, int]) -> dict[str, int
 
 
 def _positive(amounts: Amounts) -> dict[str, int]:
+    plain = {}
     for name, n in amounts.items():
         if n < 0:
             raise ValueError(f"{name} = {n}: amounts are at least 0")
-    return {str(name): n for name, n in amounts.items() if n}
+        if n:
+            plain[str(name)] = n
+    return plain
 
 
 def _add(to: dict[str, int], amounts: Amounts) -> None:
