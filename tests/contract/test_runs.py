@@ -32,6 +32,10 @@ wrapup = {{ model_calls = 1, ms = 5_000 }}
 limits = {{ steps = 1_000, wall_ms = 60_000 }}
 detectors = "production"
 
+[tenant.default]
+session_limits = {{ tokens_total = 15_000, tool_calls = 9 }}
+user_limits = {{ "tool_calls[list_files]" = 3 }}
+
 [price.m]
 input_micros = 1_000_000
 output_micros = 2_000_000
@@ -246,14 +250,37 @@ def test_what_is_held_back_is_enough_to_conclude(client: Client) -> None:
 
 
 @pytest.mark.behaviour("M104")
-@pytest.mark.behaviour("M149")
-def test_runs_of_one_session_share_what_they_use_and_runs_of_two_do_not(client: Client) -> None:
-    for session in ("a", "a", "b"):
-        run = client.open_run(session=f"{session}-{os.getpid()}")
-        assert run.view().budgets["tool_calls"].used == 0, "a run's own budget starts with it"
-        run.call("page", {"number": 1})
-        assert run.view().budgets["tool_calls"].used == 1
+def test_what_a_user_may_use_counts_over_all_of_its_runs(client: Client, tmp_path: Path) -> None:
+    for calls in (2, 1):
+        run = client.open_run(workspace=str(tmp_path))
+        assert {run.call("list_files", {}).status for _ in range(calls)} == {"ok"}
         run.finish()
+    run = client.open_run(workspace=str(tmp_path))
+    assert run.call("list_files", {}).reason == "budget"
+    stop = stopped(run)
+    assert (stop.status, stop.reason) == ("budget_exhausted", "tenant_budget")
+    assert "user default/" in stop.text
+
+
+@pytest.mark.behaviour("M149")
+@pytest.mark.behaviour("M169")
+def test_three_queries_of_4500_tokens_fit_into_a_sessions_15000_and_the_fourth_stops(client: Client) -> None:
+    session = f"a-{os.getpid()}"
+    for used in (4_500, 9_000, 13_500):
+        run = client.open_run(session=session)
+        assert run.view().budgets["tokens_total"].used == 0, "a run's own budget starts with it"
+        with run.model("m", max_in=4_000, max_out=500) as model:
+            model.usage(tokens_in=4_000, tokens_out=500)
+        view = run.view().budgets["tokens_total"]
+        assert (view.used, view.left) == (4_500, 15_000 - used)
+        run.finish()
+    fourth = client.open_run(session=session)
+    with pytest.raises(RunStopped), fourth.model("m", max_in=4_000, max_out=500):
+        pytest.fail("a model must not be asked")
+    stop = stopped(fourth)
+    assert (stop.status, stop.reason) == ("budget_exhausted", "token_budget")
+    assert "13500 of 15000 used" in stop.text
+    assert client.open_run(session=f"b-{os.getpid()}").view().budgets["tokens_total"].left == 15_000
 
 
 def test_a_limit_looser_than_the_profiles_is_refused_and_says_whose_it_is(client: Client) -> None:
@@ -302,16 +329,15 @@ def test_where_no_output_is_left_no_call_begins(client: Client) -> None:
 
 
 def test_a_run_that_was_cut_off_by_a_crash_says_so_and_its_session_has_paid_once(tmp_path: Path) -> None:
-    config = CONFIG + "[tenant.default]\nsession_limits = {tool_calls = 9}\n"
     with open_daemons() as start:
-        first = start(config)
+        first = start(CONFIG)
         with Client(first.socket) as client:
             run = client.open_run(session="s")
             run.call("page", {"number": 1})
             client.open_run(session="s").cancel()  # what the session stands at is on the disk, with that call in it
             run.call("append", {"path": str(tmp_path / "f"), "line": "x"})  # synced, and what came before it with it
         first.kill()
-        second = start(config, after=first)
+        second = start(CONFIG, after=first)
         with Client(second.socket) as client:
             stop = client.attach_run(run.id).wait()
             left = client.open_run(session="s").view().budgets["tool_calls"].left
