@@ -140,6 +140,7 @@ def test_the_answers_to_each_request_are_those_of_the_links_table() -> None:
         "`add_evidence`": (Awaited.EVIDENCE,),
         "`finish_run`": (Awaited.FINISH,),
         "`cancel_run`": (Awaited.RUN_END,),
+        "`resume_run`": (Awaited.STEP,),
         "`wait_run`": (Awaited.RUN_END,),
         "`show_run`": (Awaited.RUN,),
         "`list_runs`": (Awaited.RUNS,),
