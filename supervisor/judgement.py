@@ -68,6 +68,13 @@ class Judgement:
             raise Refusal(Reason.BUDGET, WRAPPING_UP)
         return run
 
+    def known_run(self, name: str, uid: int) -> LiveRun | None:
+        """A run of that user's, whatever became of it; None: there is none."""
+        try:
+            return self._runs.find(name, uid)
+        except RunRefusal:
+            return None
+
     def _why_not(self, name: str, uid: int, refusal: RunRefusal) -> Reason:
         """A call of a run whose budget is used up is refused for that, also by a run that has not settled yet."""
         if refusal.code == "unknown_run":
@@ -154,6 +161,7 @@ class Judgement:
             tool=tool,
             step=run.step,
             index=run.index,
+            state_version=run.state_version,
             fingerprint=call.fingerprint,
             prior=0 if verdict is None else verdict.prior,
             charge=_charged(reserved),

@@ -26,14 +26,17 @@ class Keys:
         self._calls: dict[bytes, tuple[str, bytes]] = {}
 
     def claim(self, key: DeliveryKey, call: str, what_of: Callable[[str], Earlier]) -> Claim:
-        """Judge a delivery; one that is to run stands for its key from now on, as ``call``. ``what_of(earlier)``: what
-        is known of the call that the key stands for."""
-        earlier, said = self._calls.get(key.place, (None, key.said))
-        known = Earlier.NONE if earlier is None else what_of(earlier)
-        claim = Claim(key, verdict(known, said == key.said), earlier)
+        """Judge a delivery; one that is to run stands for its key from now on, as ``call``."""
+        claim = self.look(key, what_of)
         if claim.verdict is Verdict.RUN:
             self.recall(key.place, key.said, call)
         return claim
+
+    def look(self, key: DeliveryKey, what_of: Callable[[str], Earlier]) -> Claim:
+        """What would become of a delivery. ``what_of(earlier)``: what is known of the call that its key stands for."""
+        earlier, said = self._calls.get(key.place, (None, key.said))
+        known = Earlier.NONE if earlier is None else what_of(earlier)
+        return Claim(key, verdict(known, said == key.said), earlier)
 
     def recall(self, place: bytes, said: bytes, call: str) -> None:
         """A delivery key stands for a call, from now on or since an earlier life."""

@@ -80,11 +80,27 @@ class Submissions:
         claims: list[Claim] = []
         try:
             run = None if submit.run is None else self._judgement.run_of(submit.run, uid)
+        except Refusal as refusal:
+            return self._told_before(submit, uid, now) or self._refused(call_id, uid, submit, refusal, now)
+        try:
             return self._taken(call_id, submit, uid, now, run, claims)
         except Refusal as refusal:
             for claim in claims:  # nothing was begun: the key is as new
                 self.keys.release(claim.key.place)
             return self._refused(call_id, uid, submit, refusal, now)
+
+    def _told_before(self, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall | None:
+        """What answers a later delivery in a run that takes no more calls: what was done there can still be heard."""
+        run = self._judgement.known_run(submit.run or "", uid)
+        if run is None or submit.key is None:
+            return None
+        try:
+            judged = judge(submit, self._tools, self._host, now)
+        except Refusal:
+            return None
+        judged.cwd = judged.cwd or run.spec.workspace
+        claim = self.keys.look(delivery_key(uid, judged.run, submit.key, _said(judged)), self._what_of)
+        return self.find(claim.earlier or "") if claim.verdict in (Verdict.WAIT, Verdict.REPLAY) else None
 
     def own(self, submit: Submit, run: LiveRun) -> LiveCall:
         """A call of the daemon's own in a run: nothing is charged for it and no detector sees it. Raises Refusal."""

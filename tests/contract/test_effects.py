@@ -48,6 +48,19 @@ def pay(job: str, ctx: Context, books: bool = True, hangs: bool = True) -> str:
         time.sleep(1000)
     return ctx.idempotency_key
 
+@tool(reconcile="swears_it_is_not_there")
+def pays(job: str, ctx: Context, hangs: bool = True) -> str:
+    """Book, and perhaps never say so."""
+    book(ctx.idempotency_key, job)
+    pathlib.Path(LEDGER.with_name(job)).touch()
+    if hangs:
+        time.sleep(1000)
+    return ctx.idempotency_key
+
+@tool(read_only=True)
+def swears_it_is_not_there(idempotency_key: str) -> dict:
+    return {"state": "not_done"}
+
 @tool(read_only=True)
 def payment_state(idempotency_key: str, arguments: dict) -> dict | str:
     """Look into the ledger."""
@@ -163,6 +176,22 @@ def kinds(client: Client, call: str) -> list[str]:
 
 
 @pytest.mark.behaviour("M092")
+def test_a_call_that_timed_out_behind_its_effect_is_unknown_and_not_run_again(place: Place, client: Client) -> None:
+    for deadline_ms in (1_000, 4_000, 16_000):
+        job = f"timed-{deadline_ms}"
+        told = client.call("puts", {"job": job}, deadline_ms=deadline_ms, key=job)
+        if (place.directory / job).exists():
+            break
+    assert (told.status, told.reason, told.delivery, told.retryable) == ("killed", "time_budget", "unknown", False)
+    (place.directory / job).unlink()
+    again = client.call("puts", {"job": job}, deadline_ms=deadline_ms, key=job)
+    assert (again.call, again.replayed) == (told.call, True)
+    assert not (place.directory / job).exists()
+    assert told.call in {effect.call for effect in client.effects()}
+    for effect in client.effects():
+        client.close_effect(effect.call, "seen to")
+
+
 def test_a_call_that_did_its_work_and_was_cut_off_is_listed_until_somebody_closes_it(client: Client) -> None:
     handle = client.submit("shell", {"argv": ["sh", "-c", "echo begun; sleep 1000"]}, deadline_ms=60_000)
     assert next(handle.output()) == b"begun\n"
@@ -239,6 +268,22 @@ def test_what_was_not_done_is_said_to_be_and_runs_again_under_the_same_key(place
     assert again.call != told.call
     again.cancel()
     assert again.wait(30).idempotency_key == told.idempotency_key
+
+
+@pytest.mark.behaviour("M109")
+def test_the_key_that_goes_downstream_keeps_the_ledger_right_though_we_are_misled(place: Place, client: Client) -> None:
+    for deadline_ms in (1_000, 4_000, 16_000):
+        job = f"twice-{deadline_ms}"
+        told = client.call("pays", {"job": job}, deadline_ms=deadline_ms, key=job)
+        if (place.directory / job).exists():
+            break
+    assert told.delivery == "failed_definite", "by the word of a tool that does not look"
+    again = client.call("pays", {"job": job}, deadline_ms=30_000, key=job)
+    assert again.call != told.call
+    assert again.status == "error"
+    assert "UNIQUE" in (again.error.message if again.error else "")
+    booked = [key for name, key in place.payments() if name == job]
+    assert booked == [told.idempotency_key] == [again.idempotency_key]
 
 
 @pytest.mark.parametrize(("tool", "why"), [("pay", "gave no"), ("wires", "gave no answer")])
@@ -325,11 +370,64 @@ def test_a_run_pays_for_the_question_and_without_a_call_left_nobody_is_asked(pla
         client.close_effect(unasked.call, "seen in the ledger")
 
 
+@pytest.mark.behaviour("M085")
+def test_each_result_is_tied_to_the_decision_that_asked_for_it(place: Place, client: Client) -> None:
+    with client.run() as run:
+        told = []
+        for job in ("tied1", "tied1", "tied2"):
+            run.step()
+            told.append(run.call("pay", {"job": job, "books": False, "hangs": False}))
+        decided = [event for event in run.events() if event.kind == "call_validated"]
+        assert [event.call for event in decided] == [one.call for one in told]
+        assert [(event.data["step"], event.data["index"]) for event in decided] == [(1, 1), (2, 1), (3, 1)]
+        assert [one.content for one in told] == [one.idempotency_key for one in told], (
+            "which is what the tool was given"
+        )
+        assert len({one.idempotency_key for one in told}) == 3
+
+
+def test_what_was_done_in_a_run_can_be_heard_again_when_the_run_is_over(place: Place, client: Client) -> None:
+    with client.run() as run:
+        arguments = {"job": "over", "books": False, "hangs": False}
+        told = run.call("pay", arguments, key="over")
+        run.finish("done")
+    again = client.call("pay", arguments, run=run.id, key="over")
+    assert (again.call, again.replayed, again.status) == (told.call, True, "ok")
+    for other in ({"key": "another"}, {"key": "over", "cwd": "/tmp"}, {}):
+        assert client.call("pay", arguments, run=run.id, **other).reason == "run_settled"
+
+
+# ---------------------------------------------------------------- on the disk before it is done
+
+
+@pytest.mark.behaviour("M116")
+def test_what_is_about_to_be_done_is_on_the_disk_before_and_its_result_after(place: Place, client: Client) -> None:
+    (journal,) = place.daemon.directory.glob("state/*/journal.db")
+    with closing(sqlite3.connect(journal, isolation_level=None)) as other, client.run(goal="pay the rent") as run:
+        other.execute("BEGIN IMMEDIATE")  # nobody else can write now
+        handle = run.submit("pay", {"job": "rent", "hangs": False}, deadline_ms=60_000)
+        time.sleep(0.3)
+        assert not (place.directory / "rent").exists(), "it was done before anybody would have known of it"
+        other.execute("ROLLBACK")
+        told = handle.wait(30)
+        row = "SELECT arguments, key, state, result FROM calls WHERE id = ?"
+        arguments, key, state, result = other.execute(row, (told.call,)).fetchone()
+        assert (json.loads(arguments)["job"], key, state) == ("rent", told.idempotency_key, "succeeded")
+        assert result is not None
+        ((spec,),) = other.execute("SELECT spec FROM runs WHERE id = ?", (run.id,))
+        assert json.loads(spec)["goal"] == "pay the rent"
+        events = list(client.events(call=told.call))
+        kinds = [event.kind for event in events]
+        assert kinds.index("call_validated") < kinds.index("call_claimed") < kinds.index("call_sent")
+        assert kinds[-1] == "call_ended"
+        assert events[kinds.index("call_validated")].data["state_version"] == 0
+        run.finish("paid")
+
+
 # ---------------------------------------------------------------- another life
 
 
 @pytest.mark.behaviour("M091")
-@pytest.mark.behaviour("M109")
 def test_a_new_life_lists_what_is_open_and_asks_about_it(place: Place) -> None:
     with Client(place.daemon.socket) as client:
         open_one = place.cancelled(client, "wires", "odd-wire").call

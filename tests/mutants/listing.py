@@ -34,6 +34,9 @@ _PRICES = "supervisor/core/prices.py"
 _PRICES_SUITE = "tests/supervisor/core/test_prices.py"
 _ACCOUNTS = "supervisor/accounts.py"
 _ACCOUNTS_SUITE = "tests/supervisor/test_accounts.py"
+_KEYS, _KEYS_SUITE = "supervisor/core/idempotency.py", "tests/supervisor/core/test_idempotency.py"
+_EFFECTS, _EFFECTS_SUITE = "supervisor/effects.py", "tests/supervisor/test_effects.py"
+_CALL_ROWS, _CALL_ROWS_SUITE = "supervisor/journal/rows.py", "tests/supervisor/journal/test_effect_rows.py"
 
 MUTANTS = (
     Mutant(
@@ -266,5 +269,89 @@ MUTANTS = (
         "more = run_rows.total(charges, seq)",
         "more = run_rows.total(charges)",
         _ACCOUNTS_SUITE,
+    ),
+    Mutant(
+        "a second delivery runs again",
+        _KEYS,
+        "(Earlier.TOLD, Said.SAME): Verdict.REPLAY",
+        "(Earlier.TOLD, Said.SAME): Verdict.RUN",
+        _KEYS_SUITE,
+    ),
+    Mutant(
+        "something else under a known key runs",
+        _KEYS,
+        "(Earlier.TOLD, Said.OTHER): Verdict.CONFLICT",
+        "(Earlier.TOLD, Said.OTHER): Verdict.RUN",
+        _KEYS_SUITE,
+    ),
+    Mutant(
+        "what may have been done is sent again",
+        _KEYS,
+        "return asked or result.delivery is Delivery.NOT_DELIVERED",
+        "return asked or result.delivery is not Delivery.SUCCEEDED",
+        _KEYS_SUITE,
+    ),
+    Mutant(
+        "runs share their clients' keys",
+        _KEYS,
+        '_joined(str(uid), run or "", key)',
+        '_joined(str(uid), "", key)',
+        _KEYS_SUITE,
+    ),
+    Mutant(
+        "two decisions have one key downstream",
+        _KEYS,
+        "_joined(tenant, run, str(step), str(index), tool)",
+        "_joined(tenant, run, tool)",
+        _KEYS_SUITE,
+    ),
+    Mutant(
+        "an open effect goes when it is old",
+        _CALL_ROWS,
+        "AND NOT {STILL_OPEN} AND NOT {OPEN_EFFECT}",
+        "AND NOT {STILL_OPEN}",
+        _CALL_ROWS_SUITE,
+    ),
+    Mutant(
+        "an open effect goes with its result",
+        _CALL_ROWS,
+        "AND place IS NULL AND NOT {OPEN_EFFECT}",
+        "AND place IS NULL",
+        _CALL_ROWS_SUITE,
+    ),
+    Mutant(
+        "anybody closes anybody's effect",
+        _EFFECTS,
+        "if effect is None or not _may_see(asker, effect) or",
+        "if effect is None or",
+        _EFFECTS_SUITE,
+    ),
+    Mutant(
+        "an effect is closed before the disk has it",
+        _EFFECTS,
+        "        self._closing.add(ask.call)\n",
+        "        then(True)\n        self._closing.add(ask.call)\n",
+        _EFFECTS_SUITE,
+    ),
+    Mutant(
+        "a run does again what it may have done",
+        "supervisor/doubts.py",
+        "        raise Refusal(Reason.RECONCILE_REQUIRED, _NOT_AGAIN.format(effect.call), Status.WAITING_FOR_APPROVAL)",
+        "        return []",
+        "tests/supervisor/test_doubts.py",
+    ),
+    Mutant(
+        "a tool that fails to answer says that it was not done",
+        "supervisor/core/reconcile.py",
+        'return Finding("unknown", f"{tool} was asked and gave no answer',
+        'return Finding("not_done", f"{tool} was asked and gave no answer',
+        "tests/supervisor/core/test_reconcile.py",
+    ),
+    Mutant(
+        "a secret that JSON escapes stays in events",
+        "supervisor/core/redaction.py",
+        "for value, name in self._plain for form in _forms(value)]",
+        "for value, name in self._plain for form in (value,)]",
+        "tests/supervisor/core/test_redaction.py",
     ),
 )
