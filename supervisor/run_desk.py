@@ -63,7 +63,8 @@ class RunDesk:
             self._let_go(run)
 
     def _let_go(self, run: LiveRun) -> None:
-        if not run.settled:
+        """One that waits for a person goes on waiting: whoever goes away has decided nothing."""
+        if not (run.settled or run.approvals or run.machine.state is State.SUSPENDED):
             text = "its client disconnected"
             self._runs.stop(run, RunStatus.CANCELLED, RunReason.DISCONNECT, text, ends_calls=True)
 
@@ -169,8 +170,11 @@ class RunDesk:
             else:
                 asker.say(cm.RunSettled(request, stop))
 
-        if run.stop is not None and (suspended_counts or not run.stop.resumable):
-            told(run.stop)
+        stop = run.stop
+        if stop is not None and stop.resumable and run.settled:
+            stop = None  # it waited, and has ended since: that is told when the disk has it
+        if stop is not None and (suspended_counts or not stop.resumable):
+            told(stop)
         else:
             run.watchers[asker, request] = told
 
