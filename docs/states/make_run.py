@@ -1,5 +1,5 @@
-"""Writes ``run.md`` out of the machine itself, as `make` does ``call.md``: rules from its docstring, every cell by giving
-it the input.
+"""Writes ``run.md`` out of the machine itself, as `make` does ``call.md``: rules from its docstring, every cell by
+giving it the input.
 
 ``python docs/states/make_run.py`` writes the page, ``--check`` exits 1 when the page is not what the machine says.
 """
