@@ -44,7 +44,7 @@ resource = "one-server"
 kind = "command"
 argv = ["sh", "-c", 'echo x >> "$1"; sleep 1000', "sh", "{{file}}"]
 arguments = {{ file = "str" }}
-idle_timeout_ms = 400
+idle_timeout_ms = 1_000
 """
 ROUNDS = 150
 ENOUGH_MS = 30_000
@@ -99,13 +99,19 @@ def client(place: Place) -> Iterator[Client]:
 
 @pytest.mark.case("B080")
 def test_a_dropped_connection_ends_attached_calls_on_record_and_detached_ones_go_on(place: Place) -> None:
+    go = place.file.with_name("go")
+    waits = f"until [ -e {go} ]; do sleep 0.02; done; echo kept >> {place.file}"
     with Client(place.daemon.socket) as lost:
         attached = place.begin(lost, "attached").call
-        kept = lost.submit("trust_effect", place.effect("kept", before_ms=600), detach=True).call
+        kept = lost.submit("script", {"text": waits}, deadline_ms=60_000, detach=True).call
         reading = lost.submit("trust_sleep", {}, deadline_ms=60_000).call
-        wait_until(lambda: len([row for row in lost.processes() if row.call and row.pid]) >= 3, "they do not run")
+        for call in (kept, reading):
+            wait_until(lambda call=call: [row for row in lost.processes() if row.call == call and row.pid], "it waits")
     with Client(place.daemon.socket) as again:
-        ended = {call: again.handle(call).wait(PATIENCE_S) for call in (attached, kept, reading)}
+        ended = {call: again.handle(call).wait(PATIENCE_S) for call in (attached, reading)}
+        assert again.handle(kept).result() is None, "the detached one goes on"
+        go.touch()
+        ended[kept] = again.handle(kept).wait(PATIENCE_S)
         assert {(ended[call].status, ended[call].reason) for call in (attached, reading)} == {
             ("cancelled", "disconnect")
         }
@@ -201,7 +207,8 @@ def test_a_call_whose_signs_of_life_come_late_has_no_second_copy(place: Place, c
     for hog in hogs:
         hog.cancel()
         hog.wait(PATIENCE_S)
-    assert (place.done()["late"], place.done()["x"]) == (1, 1)
+    assert place.done()["late"] == 1
+    assert place.done()["x"] <= 1, "a machine may be too busy for a shell to say anything in a second"
     for effect in client.effects():
         client.close_effect(effect.call, "the test has seen it")
 
