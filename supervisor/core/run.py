@@ -350,6 +350,8 @@ class RunMachine:
         return self._settle(now_ns)
 
     def _checked(self, given: ChecksEnded) -> Effects:
+        if self.in_flight:  # a check is in flight still: this is not the end of the checks
+            return _STAY
         if given.feedback is None:
             return self._complete(given.now_ns)
         self.state, self._answer = State.RUNNING, None
