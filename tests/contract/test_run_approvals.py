@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +59,27 @@ def ask(run: Run, file: Path, line: str = "once", tool: str = "undeclared") -> s
 def used(run: Run, *names: str) -> list[int]:
     view = run.view()
     return [view.budgets[name].used for name in names]
+
+
+@pytest.mark.behaviour("M116")
+def test_what_is_about_to_be_done_is_on_the_disk_before_a_person_is_asked_and_its_result_after(
+    client: Client, asking: TestedDaemon, file: Path
+) -> None:
+    run = client.open_run(goal="pay the bill")
+    assert run.call("freely", {"line": "before", "file": str(file)}).status == "ok"
+    approval = ask(run, file)
+    with sqlite3.connect(f"file:{next(asking.directory.rglob('journal.db'))}?mode=ro", uri=True) as journal:
+        rows = "SELECT state, checkpoint, executed FROM approvals WHERE id = ?"
+        ((state, frozen, _),) = journal.execute(rows, (approval,))
+        checkpoint, frame = json.loads(frozen), json.loads(frozen)["frame"]
+        assert state == "pending"
+        assert json.loads(checkpoint["arguments"]) == {"line": "once", "file": str(file)}
+        assert frame["goal_hash"] == hashlib.sha256(b"pay the bill").hexdigest()
+        assert (frame["state_version"], frame["decision"]) == (1, "2.1")
+        assert frame["budgets"]["steps"] == 23
+        call = outcome(client, client.approve(approval).call).call
+        assert journal.execute(rows, (approval,)).fetchall()[0][::2] == ("consumed", call)
+        assert journal.execute("SELECT state FROM calls WHERE id = ?", (call,)).fetchall() == [("succeeded",)]
 
 
 @pytest.mark.behaviour("M086")
@@ -113,7 +137,6 @@ def test_a_run_that_a_rule_denies_is_blocked_at_once_and_nothing_of_it_is_tried_
     assert lines(file) == []
 
 
-@pytest.mark.behaviour("M064")
 def test_a_rejection_is_told_once_and_the_run_goes_on_without(client: Client, file: Path) -> None:
     run = client.open_run(goal="ask twice")
     approval = ask(run, file)

@@ -37,8 +37,113 @@ _ACCOUNTS_SUITE = "tests/supervisor/test_accounts.py"
 _KEYS, _KEYS_SUITE = "supervisor/core/idempotency.py", "tests/supervisor/core/test_idempotency.py"
 _EFFECTS, _EFFECTS_SUITE = "supervisor/effects.py", "tests/supervisor/test_effects.py"
 _CALL_ROWS, _CALL_ROWS_SUITE = "supervisor/journal/rows.py", "tests/supervisor/journal/test_effect_rows.py"
+_ASKED, _ASKED_SUITE = "supervisor/core/approvals.py", "tests/supervisor/core/test_approvals.py"
+_FROZEN, _FROZEN_SUITE = "supervisor/core/checkpoints.py", "tests/supervisor/core/test_checkpoints.py"
+_POLICY, _POLICY_SUITE = "supervisor/core/policy.py", "tests/supervisor/core/test_policy.py"
+_APPROVALS, _APPROVALS_SUITE = "supervisor/approvals.py", "tests/supervisor/test_approvals.py"
+_APPROVAL_ROWS = "supervisor/journal/approval_rows.py"
+_APPROVAL_ROWS_SUITE = "tests/supervisor/journal/test_approval_rows.py"
+_RUN_APPROVALS, _RUN_APPROVALS_SUITE = "supervisor/run_approvals.py", "tests/supervisor/test_run_approvals.py"
 
 MUTANTS = (
+    Mutant(
+        "an approval is good for more than one call",
+        _ASKED,
+        "    (State.CONSUMED, Approve): _M._answer,\n",
+        "    (State.CONSUMED, Approve): _M._approve,\n",
+        _ASKED_SUITE,
+    ),
+    Mutant(
+        "a person may say yes when the time is over",
+        _ASKED,
+        "    def _approve(self, given: Approve) -> Effects:\n        if given.now_ms >= self.expires_at_ms:\n",
+        "    def _approve(self, given: Approve) -> Effects:\n        if False:\n",
+        _ASKED_SUITE,
+    ),
+    Mutant(
+        "what was cancelled while it was written begins all the same",
+        _ASKED,
+        "        self._cancelled = True\n",
+        "        self._cancelled = False\n",
+        _ASKED_SUITE,
+    ),
+    Mutant(
+        "an approval carries over to another contract of the tool",
+        _FROZEN,
+        "    if present.contract != checkpoint.contract:\n",
+        "    if False:\n",
+        _FROZEN_SUITE,
+    ),
+    Mutant(
+        "a rule that has come to deny is not heard",
+        _FROZEN,
+        "        if ruling.action is Action.DENY:\n",
+        "        if False:\n",
+        _FROZEN_SUITE,
+    ),
+    Mutant(
+        "what is not declared asks nobody",
+        _FROZEN,
+        "contract.approval or Approval(undeclared)",
+        "contract.approval or Approval.NEVER",
+        _FROZEN_SUITE,
+    ),
+    Mutant(
+        "the mildest rule holds",
+        _POLICY,
+        "rule = max(matching,",
+        "rule = min(matching,",
+        _POLICY_SUITE,
+    ),
+    Mutant(
+        "the rules are asked again behind a person's back",
+        "supervisor/questions.py",
+        "        changed = not edited and frozen.policy_version != version\n",
+        "        changed = True\n",
+        _APPROVALS_SUITE,
+    ),
+    Mutant(
+        "an approved call begins before the disk has it",
+        _APPROVALS,
+        "        self._journal.append((*changes, *prepared.changes), then, keep=False)\n",
+        "        self._journal.append((*changes, *prepared.changes))\n        then(True)\n",
+        _APPROVALS_SUITE,
+    ),
+    Mutant(
+        "a run that ends leaves its questions to be approved",
+        _APPROVALS,
+        "        for approval in list(self.book.of_run(uid, run)):\n",
+        "        for approval in []:\n",
+        _APPROVALS_SUITE,
+    ),
+    Mutant(
+        "a yes given under other rules still holds for later calls",
+        "supervisor/approval_book.py",
+        "_covers(one, subject) and one.checkpoint.policy_version == policy_version",
+        "_covers(one, subject)",
+        _APPROVALS_SUITE,
+    ),
+    Mutant(
+        "a checkpoint that was changed on the disk is taken for whole",
+        _APPROVAL_ROWS,
+        'return bool(told["checkpoint_sha256"] == digest(packed))',
+        "return True",
+        _APPROVAL_ROWS_SUITE,
+    ),
+    Mutant(
+        "a run does not wait again for what else it asked",
+        _RUN_APPROVALS,
+        "        if run.approvals:\n            self._wait(",
+        "        if False:\n            self._wait(",
+        _RUN_APPROVALS_SUITE,
+    ),
+    Mutant(
+        "a question that expires lets its run go on",
+        _RUN_APPROVALS,
+        "        return RunReason.APPROVAL_EXPIRED\n",
+        "        return None\n",
+        _RUN_APPROVALS_SUITE,
+    ),
     Mutant(
         "a stop does not wait for the calls in flight",
         _RUN,
