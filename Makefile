@@ -10,7 +10,7 @@ COVERED ?= 60
 export PYTHONDONTWRITEBYTECODE :=
 unexport PYTHONUNBUFFERED
 
-.PHONY: demo test check bench bench-peers compare behaviours cases trust mutants clean
+.PHONY: demo test rest check bench bench-peers compare behaviours cases trust mutants clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ check: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -n $(TEST_LANES) --dist loadfile tests
+
+# Every test that `check` has not run: those with real processes. Both together are `test`.
+rest: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n $(TEST_LANES) --dist loadfile -m 'contract or chaos' tests/contract tests/supervisor/containment
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m bench

@@ -148,3 +148,17 @@ def test_the_report_says_how_many_and_lists_the_others() -> None:
     assert "X2" in said[1]
     assert "no test; wanted: that holds" in said[1]
     assert len(said) == 2
+
+
+def test_tests_with_real_processes_lie_where_the_rest_is_looked_for() -> None:
+    """`.ci/run` runs them by `make rest`; a marked test elsewhere would never run there."""
+    looked_in = ("tests/contract/", "tests/supervisor/containment/")
+    makefile = (TESTS.parent / "Makefile").read_text(encoding="utf-8")
+    assert " ".join(["tests/contract", "tests/supervisor/containment"]) in makefile
+    for path in TESTS.rglob("*.py"):
+        place = path.relative_to(TESTS.parent).as_posix()
+        if not place.startswith(looked_in):
+            tree = ast.parse(path.read_bytes())
+            kinds = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+            marks_of_it = {"contract", "chaos"} & set(kinds) if "mark" in kinds else set()
+            assert not marks_of_it, f"{place} marks a test as {marks_of_it}"
