@@ -151,7 +151,7 @@ def command_environment(
     scratch_tmp: str, home: str, passed: Mapping[str, str], user: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment of a command: an allow-list of the daemon's own (``user``), then what the call or tool passes."""
-    environment = {name: value for name, value in user.items() if name in _CALLER_ENVIRONMENT or name[:3] == "LC_"}
+    environment = {name: user[name] for name in user if name in _CALLER_ENVIRONMENT or name[:3] == "LC_"}
     environment |= _NOBODY_TO_ASK
     environment["PATH"] = user.get("PATH", _DEFAULT_PATH)
     environment["HOME"] = home
@@ -169,7 +169,7 @@ def declared_environment(names: Iterable[str], user: Mapping[str, str]) -> dict[
 
 def handed_on(user: Mapping[str, str], declared: Iterable[str]) -> dict[str, str]:
     """What of the daemon's environment a worker may hold at all: it runs strangers' code, which can read its memory."""
-    always = {name: value for name, value in user.items() if name in _HANDED_ON or name[:3] == "LC_"}
+    always = {name: user[name] for name in user if name in _HANDED_ON or name[:3] == "LC_"}
     return always | declared_environment(declared, user)
 
 

@@ -23,6 +23,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -34,6 +35,7 @@ from toolworkers import _birth
 from toolworkers import _syscalls as sys_
 from toolworkers import _world as world
 from toolworkers._datagrams import receive_datagram, send_datagram
+from toolworkers._lent import LentEnvironment
 from toolworkers._refusal import why_no_namespaces
 from toolworkers._registry import RegistryError, builtin_registry
 from toolworkers._worker import Settings
@@ -56,10 +58,13 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     commands: dict[str, dict[str, Any]] = {}
     tools: dict[str, dict[str, Any]] = {}
     user_env: dict[str, str] = {}
+    lent: dict[str, tuple[int, int]] | None = None
+    """In place of ``user_env``: where its values lie in the file that came with it."""
 
 
-def main(control: int, given: str) -> NoReturn:
-    """Enter the namespaces, load the tools, serve. The first process stays outside, as launcher, to the end."""
+def main(control: int, given: str, lent: int | None = None) -> NoReturn:
+    """Enter the namespaces, load the tools, serve. The first process stays outside, as launcher, to the end. ``lent``:
+    a descriptor for what ``Config.lent`` describes."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     sys_.die_with_parent()
@@ -70,9 +75,10 @@ def main(control: int, given: str) -> NoReturn:
         config = msgspec.json.decode(_read_whole(int(given)) if given.isdigit() else given, type=Config)
     except msgspec.MsgspecError as error:
         _exit_over_configuration(error)
+    user = None if lent is None else LentEnvironment(lent, config.lent or {})
     if config.held_by == "guards":
         sys_.die_with_parent(0)
-        os._exit(_live_with_guards(link, config))
+        os._exit(_live_with_guards(link, config, user))
     try:
         _enter_namespaces(plain_uid)
     except OSError as error:
@@ -82,9 +88,11 @@ def main(control: int, given: str) -> NoReturn:
     zygote = os.fork()
     if zygote:
         link.close()
+        if user is not None:
+            user.close()
         _, status = os.waitpid(zygote, 0)
         os._exit(max(0, os.waitstatus_to_exitcode(status)) or 70 * os.WIFSIGNALED(status))
-    os._exit(_live(link, config, plain_uid))
+    os._exit(_live(link, config, user, plain_uid))
 
 
 def _exit_over_configuration(error: Exception) -> NoReturn:
@@ -112,7 +120,7 @@ def _read_whole(descriptor: int) -> str:
         return file.read()
 
 
-def _live(link: socket.socket, config: Config, plain_uid: bool) -> int:
+def _live(link: socket.socket, config: Config, user: LentEnvironment | None, plain_uid: bool) -> int:
     """The life of pid 1; its exit code."""
     sys_.die_with_parent()
     if plain_uid:  # its own mount namespace: an unmount on the host must reach it
@@ -121,7 +129,7 @@ def _live(link: socket.socket, config: Config, plain_uid: bool) -> int:
         except OSError as error:  # a user namespace without its privileges, as AppArmor of Ubuntu gives it
             _tell_refusal(link, why_no_namespaces(f"no mount namespace: {error.strerror}", is_root=False))
             return EXIT_REFUSED
-    settings = _settings_or_exit(config)
+    settings = _settings_or_exit(config, user)
     with contextlib.suppress(ConnectionError):  # whatever was to be said: the daemon is gone
         zygote = Zygote(link, settings)
         zygote.say(ZygoteReady(os.getpid(), plain_uid))
@@ -129,7 +137,7 @@ def _live(link: socket.socket, config: Config, plain_uid: bool) -> int:
     return 0
 
 
-def _live_with_guards(link: socket.socket, config: Config) -> int:
+def _live_with_guards(link: socket.socket, config: Config, user: LentEnvironment | None) -> int:
     """The life of a zygote without a namespace; its exit code. No parent-death signal: see `_guarded_zygote`."""
     from toolworkers._guarded_zygote import GuardedZygote
 
@@ -139,7 +147,7 @@ def _live_with_guards(link: socket.socket, config: Config) -> int:
     except OSError:
         reaps_orphans = False
     sys_.set_dumpable(False)  # what a tool of our uid may not ptrace
-    zygote = GuardedZygote(link, _settings_or_exit(config))
+    zygote = GuardedZygote(link, _settings_or_exit(config, user))
     with contextlib.suppress(ConnectionError):
         zygote.say(ZygoteReady(os.getpid(), userns=False, subreaper=reaps_orphans))
         zygote.serve()
@@ -147,11 +155,14 @@ def _live_with_guards(link: socket.socket, config: Config) -> int:
     return 0
 
 
-def _settings_or_exit(config: Config) -> Settings:
+def _settings_or_exit(config: Config, user: LentEnvironment | None) -> Settings:
     try:
-        return settings_of(config)
+        return settings_of(config, user)
     except RegistryError as error:
         _exit_over_configuration(error)
+    finally:
+        if user is not None:
+            user.close()
 
 
 def load_settings(config_json: str) -> Settings:
@@ -159,23 +170,24 @@ def load_settings(config_json: str) -> Settings:
     return settings_of(msgspec.json.decode(config_json, type=Config))
 
 
-def settings_of(config: Config) -> Settings:
+def settings_of(config: Config, lent: Mapping[str, str] | None = None) -> Settings:
     """The same from what is decoded. Raises RegistryError."""
+    user = config.user_env if lent is None else lent
     # Libraries that start a thread per core at import would make every fork a gamble.
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     os.environ.clear()
-    os.environ.update(world.command_environment("/", "/", one_thread, config.user_env))
+    os.environ.update(world.command_environment("/", "/", one_thread, user))
     sys.path.extend(config.path)
     registry = builtin_registry()
     for module in config.modules:
         registry.load_module(module)
     for name, table in config.commands.items():
-        registry.add_command_template(name, table, config.user_env.get("PATH"))
+        registry.add_command_template(name, table, user.get("PATH"))
     for name, fields in config.tools.items():
         registry.override(name, fields)
     declared = {name for tool in registry for name in tool.contract.env}
     outer = config.outer_pidns if config.held_by == "namespaces" else world.NO_NAMESPACE
-    return Settings(registry, outer, world.handed_on(config.user_env, declared))
+    return Settings(registry, outer, world.handed_on(user, declared))
 
 
 class Unborn(NamedTuple):

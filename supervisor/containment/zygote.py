@@ -14,7 +14,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
 
 import trio
 
@@ -146,11 +146,12 @@ class ZygoteLink:
     def _launch(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
-        # Not on the command line: that is everybody's to read in /proc, and the options hold the environment.
-        with theirs, open(os.memfd_create("options", os.MFD_CLOEXEC), "w+", encoding="utf-8") as options:
-            options.write(json.dumps({**self._options, "held_by": self.held_by}))
-            options.flush()
-            self._helper = launch("zygote", [theirs.fileno(), options.fileno()])
+        told = {**self._options, "held_by": self.held_by}
+        # Not on the command line, which is everybody's to read in /proc; and each value of the environment so that a
+        # zygote need not read it: what it has read once may be found in the memory of its workers.
+        told["lent"], values = _laid_out(told.pop("user_env", {}))
+        with theirs, _memory_file(json.dumps(told).encode()) as options, _memory_file(values) as environment:
+            self._helper = launch("zygote", [theirs.fileno(), options.fileno(), environment.fileno()])
 
     async def _first_word(self) -> FromZygote | str | None:
         """ZygoteReady, anything else that it is not, or None: it has ended."""
@@ -216,3 +217,19 @@ class ZygoteLink:
                 self._helper.wait_ended(_GUARDS_PATIENCE_S)
             self._helper.end()
             self._helper = None
+
+
+def _laid_out(environment: dict[str, str]) -> tuple[dict[str, tuple[int, int]], bytes]:
+    """Where each value lies (offset, length), and all of them one behind the other."""
+    places, values = {}, bytearray()
+    for name, value in environment.items():
+        data = value.encode()
+        places[name] = (len(values), len(data))
+        values += data
+    return places, bytes(values)
+
+
+def _memory_file(content: bytes) -> IO[bytes]:
+    file = open(os.memfd_create("options", os.MFD_CLOEXEC), "w+b", buffering=0)  # noqa: SIM115  # the caller's to close
+    file.write(content)
+    return file

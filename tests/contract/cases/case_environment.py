@@ -68,3 +68,26 @@ def unlocks(says: bool = False) -> str:
 def lacks() -> str:
     """Need a secret that is not there."""
     return "never"
+
+
+@tool(read_only=True, approval="never")
+def finds_in_its_memory(turned: list[int]) -> int:
+    """How often a text stands in this process's memory. It comes turned (every byte XOR 1), so as not to be there."""
+    found, overlap = 0, len(turned)
+    with open("/proc/self/mem", "rb", buffering=0) as memory, open("/proc/self/maps") as maps:
+        for line in maps:
+            where, rights = line.split()[:2]
+            begin, end = (int(part, 16) for part in where.split("-"))
+            if rights[0] != "r" or "[v" in line:
+                continue
+            try:
+                memory.seek(begin)
+                data = memory.read(end - begin)
+            except OSError:
+                continue
+            first = bytes([turned[0] ^ 1])
+            at = data.find(first)
+            while at >= 0:
+                found += [byte ^ 1 for byte in data[at : at + overlap]] == turned
+                at = data.find(first, at + 1)
+    return found

@@ -74,6 +74,13 @@ def ask(client: Client, tool: str, arguments: dict[str, Any] | None = None, **mo
     return client.call(tool, arguments or {}, deadline_ms=MS, **more)
 
 
+def records(daemon: TestedDaemon) -> bytes:
+    """All that the journal's files and the log hold."""
+    files = [*daemon.directory.glob("state/*/journal.db*"), daemon.directory / "daemon.log"]
+    assert len(files) > 1
+    return b"".join(path.read_bytes() for path in files)
+
+
 # ---------------------------------------------------------------- B129: what another call has left
 
 
@@ -128,8 +135,7 @@ def test_a_tool_sees_what_it_declares_and_no_secret_of_others_and_none_is_on_rec
     ask(client, "no_such_tool")
     ask(client, "shell", {"argv": []})
     assert CANARY not in json.dumps([event.data for event in client.events()])
-    for path in (*daemon.directory.rglob("journal.db*"), *daemon.directory.rglob("*.log")):
-        assert CANARY.encode() not in path.read_bytes(), path
+    assert CANARY.encode() not in records(daemon)
 
 
 @pytest.mark.case("B130")
@@ -140,10 +146,19 @@ def test_a_secret_reaches_its_tool_and_no_record(daemon: TestedDaemon, client: C
     assert told[1].output.view == "have [VAULT_SESSION]\n"
     assert "VAULT_SESSION" not in ask(client, "looks").content["environment"], "on no worker that had it"
     assert SESSION not in repr(told)
-    for path in (*daemon.directory.rglob("journal.db*"), *daemon.directory.rglob("*.log")):
-        assert SESSION.encode() not in path.read_bytes(), path
+    assert SESSION.encode() not in records(daemon)
     raw = b"".join(client.handle(told[1].call).output())
     assert raw == f"have {SESSION}\n".encode(), "the raw output is as the tool wrote it"
+
+
+@pytest.mark.case("B130")
+def test_what_a_tool_does_not_declare_is_not_in_its_memory_either(client: Client) -> None:
+    def found(text: str) -> int:
+        count: int = ask(client, "finds_in_its_memory", {"turned": [byte ^ 1 for byte in text.encode()]}).content
+        return count
+
+    assert found(os.environ["PATH"]) > 0, "this one it may see, so the search finds what is there"
+    assert (found(CANARY), found(SESSION)) == (0, 0)
 
 
 # ---------------------------------------------------------------- B131: what no kernel takes
