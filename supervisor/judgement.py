@@ -101,7 +101,7 @@ class Judgement:
         self._runs.stop(run, RunStatus.BLOCKED, RunReason.POLICY_DENIED, str(refusal))
 
     def look(self, run: LiveRun, judged: Judged, call_fp: str) -> Look:
-        """Whether the run lets a call through. Raises Refusal: a detector blocks it, or the budget does not do."""
+        """Whether the run lets a call through. Raises Refusal: a detector blocks it."""
         if not self._rounds.call_begins(run):
             raise Refusal(Reason.BUDGET, _NO_STEP)
         if run.machine.state is not State.RUNNING:  # the round before ended the run
@@ -111,9 +111,6 @@ class Judgement:
         self._rounds.note_fired(run, verdict)
         if verdict.level in ("block", "stop", "too_early"):
             raise self._blocked(run, ask, verdict)
-        refused = self._ledger.can(run.node, call_amounts(judged.tool))
-        if refused is not None:
-            raise self._unaffordable(run, refused)
         return Look(run, ask, verdict, [*verdict.notices, *self._doubts_of(run, judged, call_fp)])
 
     def _doubts_of(self, run: LiveRun, judged: Judged, call_fp: str) -> list[Notice]:
@@ -125,6 +122,12 @@ class Judgement:
             waits = (RunStatus.WAITING_FOR_APPROVAL, RunReason.RECONCILE_REQUIRED)
             self._runs.feed(run, machine.Waited(*waits, now_ns(), str(refusal)))
             raise
+
+    def afford(self, look: Look) -> None:
+        """Whether the budget does for a call that a person is about to be asked for. Raises Refusal."""
+        refused = self._ledger.can(look.run.node, call_amounts(look.ask.tool))
+        if refused is not None:
+            raise self._unaffordable(look.run, refused)
 
     def enter(self, look: Look, call: LiveCall) -> Stake:
         """Bind what a call takes of its run's budget. Raises Refusal."""

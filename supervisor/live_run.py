@@ -79,6 +79,7 @@ class LiveRun:
         "step_is_open",
         "step_is_used",
         "stop",
+        "unsaid",
         "watchers",
     )
 
@@ -92,6 +93,8 @@ class LiveRun:
         self.step = self.index = self.calls = self.state_version = self.reservations = self.asked_people = 0
         self.step_is_open = self.step_is_asked = self.step_is_used = False
         """Whether a round goes on; whether a client began it by name; whether a call was asked for in it."""
+        self.unsaid: dict[str, int] = {}
+        """What was charged and stands in no event yet: the next one of the run has it."""
         self.in_flight: dict[str, LiveCall] = {}
         self.doing: dict[str, LiveCall] = {}
         """Calls in flight that may change something, by what they do."""

@@ -50,7 +50,10 @@ class Rounds:
         run.step += 1
         run.index = 0
         run.step_is_open, run.step_is_asked, run.step_is_used = True, asked, False
-        self._runs.note(run, EventKind.STEP_BEGUN, step=run.step, charge=changes)
+        if asked:
+            self._runs.note(run, EventKind.STEP_BEGUN, step=run.step, charge=changes)
+        else:  # it begins with what is about to be noted: no event of its own
+            run.unsaid = changes
         return True
 
     def call_begins(self, run: LiveRun) -> bool:

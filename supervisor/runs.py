@@ -260,7 +260,11 @@ class Runs:
             self.stop(run, RunStatus.BUDGET_EXHAUSTED, RunReason(reason), refused.text)
 
     def note(self, run: LiveRun, kind: EventKind, call: str | None = None, **data: object) -> None:
-        """An event of the run."""
+        """An event of the run. ``charge`` in it: what it changes of what the run has used."""
+        if run.unsaid:
+            charge = data.get("charge")
+            data["charge"] = {**run.unsaid, **charge} if isinstance(charge, dict) else run.unsaid
+            run.unsaid = {}
         self.journal.note(kind, call, run.spec.uid, run.id, **data)
 
     def feed(self, run: LiveRun, given: machine.Input) -> None:

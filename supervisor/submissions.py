@@ -206,6 +206,8 @@ class Submissions:
             raise
         if call.asks is None:
             call.stake = self._judgement.enter(look, call)
+        else:
+            self._judgement.afford(look)
         if call.claim is None and not call.judged.contract.read_only:
             call.key = self._decision_key(call, run, args_fp)
         return call
