@@ -177,6 +177,8 @@ class StopRecord(msgspec.Struct):
     answer: str | None = None
     code: str | None = None
     settled_at_ms: int = 0
+    effects_left_out: int = 0
+    """Unresolved effects that are not in it, older than those that are."""
 
 
 class RunView(msgspec.Struct):

@@ -57,10 +57,13 @@ class Accounts:
             self.ledger.hold_back(node, {"model_calls": effective.wrapup.model_calls})
         return node
 
-    def revive_run(self, run: str, uid: int, session: str | None, dumped: Mapping[str, object]) -> Node:
+    def revive_run(
+        self, run: str, uid: int, session: str | None, parent: Node | None, dumped: Mapping[str, object]
+    ) -> Node:
         """The node of a run that was suspended in an earlier life, as it was then."""
         node = Node(Level.RUN, run)
-        self.ledger.load(node, self._open_above(node, uid, session), dumped)
+        above = parent if parent is not None else self._open_above(node, uid, session)
+        self.ledger.load(node, above, dumped)
         return node
 
     def close_run(self, node: Node) -> None:

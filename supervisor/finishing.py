@@ -33,6 +33,8 @@ class Finishing:
         self._check(run, 0)
 
     def _check(self, run: LiveRun, number: int) -> None:
+        if run.machine.state is not machine.State.CHECKING:
+            return  # it was ended while a check ran, however that one ended
         if number == len(run.spec.checks):
             self._runs.feed(run, machine.ChecksEnded(None, now_ns()))
             return
@@ -47,7 +49,10 @@ class Finishing:
             return
         self._runs.feed(run, machine.Began())
         run.in_flight[call.id] = call
-        call.watchers[self, number] = lambda result: self._checked(run, number, result)
+        if call.result is not None:  # refused on the spot: nothing more will be told of it
+            self._checked(run, number, call.result)
+        else:
+            call.watchers[self, number] = lambda result: self._checked(run, number, result)
 
     def _checked(self, run: LiveRun, number: int, result: CallResult) -> None:
         run.in_flight.pop(result.call, None)
@@ -56,15 +61,6 @@ class Finishing:
             self._check(run, number + 1)
         else:
             self._runs.feed(run, machine.ChecksEnded(_feedback(run.spec.checks[number], result), now_ns()))
-
-
-def refuse_check(command: str) -> str | None:
-    """Why a command cannot be one of a run's checks; None: it can."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        return f"check {command[:200]!r} is not a command line: {error}"
-    return None if words else "a check is empty; allowed: a command line"
 
 
 def _feedback(command: str, result: CallResult) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from protocol._budgets import Dimension
 from protocol._events import EventKind
 from protocol._outcomes import CallResult, Delivery, ErrorClass, Notice, Reason, Status
-from protocol._runs import RunReason, RunStatus
+from protocol._runs import Phase, RunReason, RunStatus
 from supervisor.clock import now_ns
 from supervisor.core import run as machine
 from supervisor.core import stop_records
@@ -26,6 +26,7 @@ from supervisor.core.run import State
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
 from supervisor.rounds import WRAPPING_UP, Rounds, stop_words
+from supervisor.run_views import phase_of
 from supervisor.runs import RunRefusal, Runs
 
 _NO_STEP = "the run has no step left for it"
@@ -185,6 +186,7 @@ class Judgement:
     def settled(self, stake: Stake, call: LiveCall, result: CallResult) -> dict[str, int]:
         """A call of a run is over and about to be told: what it changes of what the run has used."""
         run = stake.run
+        self._notice_deadline(run, result)
         run.in_flight.pop(call.id, None)
         if run.doing.get(stake.ask.situation_fp) is call:
             del run.doing[stake.ask.situation_fp]
@@ -202,6 +204,12 @@ class Judgement:
         run.partial.append(stop_records.partial_line(result))
         run.artefacts.extend(stop_records.artefacts(result))
         return charge
+
+    def _notice_deadline(self, run: LiveRun, result: CallResult) -> None:
+        """A call that ends with its run may be told before the run's own timer: then it says what the run was doing."""
+        now = now_ns()
+        if result.reason is Reason.TIME_BUDGET and run.machine.next_timer_ns() <= now:
+            self._runs.feed(run, machine.Overdue(now, phase_of(run) if len(run.in_flight) > 1 else _phase_in(result)))
 
     def _heed(self, run: LiveRun, result: CallResult) -> None:
         """An end that is no matter for whoever decides: a no is not gone round, and what only a person has is asked
@@ -248,6 +256,16 @@ class Judgement:
         self._runs.refused(run, refused)
         retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
         return Refusal(Reason.BUDGET, refused.text + retryable)
+
+
+def _phase_in(result: CallResult) -> Phase | None:
+    match result.phase:
+        case "queue":
+            return "queue"
+        case "backoff":
+            return "backoff"
+        case _:
+            return None
 
 
 def _charged(reserved: Reservation) -> dict[str, int]:

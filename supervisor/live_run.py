@@ -65,6 +65,7 @@ class LiveRun:
         "fired",
         "in_flight",
         "index",
+        "known",
         "last",
         "machine",
         "node",
@@ -106,6 +107,8 @@ class LiveRun:
         self.last: LastAction | None = None
         self.answer: str | None = None
         self.stop: StopRecord | None = None
+        self.known = True
+        """Whether the disk has it; before that nobody may hear of it."""
         self.opener: object | None = None
         """The connection that opened it."""
         self.watchers: dict[tuple[object, int], Told] = {}
@@ -130,6 +133,8 @@ class LiveRun:
     def tell(self, stop: StopRecord) -> None:
         """It has stopped: whoever waits hears it once."""
         self.stop = stop
+        if not stop.resumable:  # it is kept for long, and they need not be
+            self.finishers, self.opener = [], None
         watchers, self.watchers = self.watchers, {}
         for told in watchers.values():
             told(stop)

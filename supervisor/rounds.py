@@ -17,10 +17,13 @@ from supervisor.core.budget import Refused
 from supervisor.core.detectors import Verdict
 from supervisor.core.prices import Unpriced, price_of, reserve_model_call, used_amounts
 from supervisor.core.run import State
+from supervisor.core.run_wishes import MOST_NAME, MOST_TEXT, too_long, too_many
 from supervisor.live_run import AskedModel, LiveRun
 from supervisor.runs import RunRefusal, Runs
 
 _STEP = {Dimension.STEPS.value: 1}
+MOST_ASKED = 1_000
+"""Model calls of one run that have not been settled."""
 
 
 class Rounds:
@@ -110,8 +113,11 @@ class Rounds:
     def reserve_model(self, run: LiveRun, model: str, max_in: int, max_out: int) -> tuple[int, int] | None:
         """The number of the reservation and the milliseconds that are left; None: the run stops for it.
 
-        Raises RunRefusal for a model whose price must be known and is not.
+        Raises RunRefusal for a model whose price must be known and is not, and for amounts that cannot be meant.
         """
+        _refuse(too_long("model", model, MOST_NAME) or too_many(max_in=max_in, max_out=max_out))
+        if len(run.asked) >= MOST_ASKED:
+            raise RunRefusal("overloaded", f"{MOST_ASKED} model calls of the run have not been settled; settle one")
         wraps_up = run.machine.state is State.WRAPPING
         if not wraps_up and (not run.step_is_open or run.step_is_used) and not self.begin_step(run):
             return None
@@ -126,7 +132,7 @@ class Rounds:
         number, now = run.reservations, now_ns()
         run.asked[number] = AskedModel(model, reserved, now)
         self._runs.note(run, EventKind.BUDGET_RESERVED, reservation=number, charge=reserved.amounts)
-        self._runs.note(run, EventKind.DECIDE_STARTED, step=run.step, model=model[:200], reservation=number)
+        self._runs.note(run, EventKind.DECIDE_STARTED, step=run.step, model=model, reservation=number)
         until = run.machine.next_timer_ns()
         return number, remaining_ms(until, now)
 
@@ -140,6 +146,7 @@ class Rounds:
         self, run: LiveRun, number: int, tokens_in: int | None, tokens_out: int | None, cached_in: int
     ) -> None:
         """A model has answered. Raises RunRefusal for a reservation that is not open."""
+        _refuse(too_many(tokens_in=tokens_in, tokens_out=tokens_out, cached_in=cached_in))
         asked = run.asked.pop(number, None)
         if asked is None:
             raise RunRefusal("unknown_reservation", f"reservation {number} of {run.id} is not open")
@@ -163,8 +170,9 @@ class Rounds:
 
     def evidence(self, run: LiveRun, name: str) -> bool:
         """Something was found; whether the run had never seen it."""
+        _refuse(too_long("evidence", name, MOST_TEXT))
         novel = run.detectors.evidence(name)
-        self._runs.note(run, EventKind.EVIDENCE_ADDED, evidence=name[:200], novel=novel)
+        self._runs.note(run, EventKind.EVIDENCE_ADDED, evidence=name[:MOST_NAME], novel=novel)
         return novel
 
     def _refuse_wrapping(self, run: LiveRun) -> None:
@@ -177,6 +185,11 @@ _STOPS = {
     "unknown_tool": (RunStatus.TOOL_FAILED, RunReason.UNKNOWN_TOOL),
     "invalid_arguments": (RunStatus.TOOL_FAILED, RunReason.INVALID_ARGUMENTS),
 }
+
+
+def _refuse(objection: str | None) -> None:
+    if objection is not None:
+        raise RunRefusal("invalid_arguments", objection)
 
 
 def stop_words(detector: str) -> tuple[RunStatus, RunReason]:

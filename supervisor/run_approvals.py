@@ -97,9 +97,9 @@ class RunApprovals:
         self._runs.ledger.release(reserved)
 
     def begin(self, approval: LiveApproval, call: LiveCall, reserved: Reservation) -> bool:
-        """The run goes on, with the approved call in flight; False: it has ended meanwhile."""
+        """The run goes on, with the approved call in flight; False: it takes none any more."""
         run = self._find(approval.checkpoint)
-        if run is None:
+        if run is None or run.machine.state not in _GOES_ON:
             return False
         self._answered(run, approval)
         call.stake = self._judgement.resume(run, call, reserved)

@@ -10,6 +10,7 @@ from protocol._runs import RunReason, RunStatus, RunView, StopRecord
 from supervisor.clock import now_ns
 from supervisor.core import run as machine
 from supervisor.core.run import State
+from supervisor.core.run_wishes import MOST_ANSWER, too_long
 from supervisor.live_run import LiveRun
 from supervisor.rounds import WRAPPING_UP, Rounds
 from supervisor.run_views import row_of, view_of
@@ -140,6 +141,10 @@ class RunDesk:
         if run.settled or run.machine.state is State.SUSPENDED:
             self._tell_stop(asker, ask.id, run)
             return
+        _refuse_more(run)
+        objection = too_long("the answer", ask.answer, MOST_ANSWER)
+        if objection is not None:
+            raise RunRefusal("invalid_arguments", objection)
         asked = (asker, ask.id)
         run.finishers.append(asked)
         self._runs.refusers[asked] = lambda feedback, refusals: asker.say(
@@ -176,6 +181,7 @@ class RunDesk:
         if stop is not None and (suspended_counts or not stop.resumable):
             told(stop)
         else:
+            _refuse_more(run)
             run.watchers[asker, request] = told
 
     def _refuse(self, asker: Asker, message: RunRequest, refusal: RunRefusal) -> None:
@@ -190,9 +196,16 @@ class RunDesk:
 
 
 _LISTED = 500
+_WAITS = 1_024
+"""Requests that may wait for one run to stop."""
 _STOPPABLE = (cm.StepRun, cm.ReserveModel, cm.SettleModel, cm.AddEvidence)
 
 
+def _refuse_more(run: LiveRun) -> None:
+    if len(run.watchers) >= _WAITS:
+        raise RunRefusal("overloaded", f"{_WAITS} requests wait for run {run.id} to stop already")
+
+
 def _failed(request: int, code: str, text: str) -> cm.Failed:
-    error_class = ErrorClass.OVERLOADED if code == "store_unavailable" else ErrorClass.ARGUMENT
+    error_class = ErrorClass.OVERLOADED if code in ("store_unavailable", "overloaded") else ErrorClass.ARGUMENT
     return cm.Failed(request, ErrorInfo(error_class, code, text))

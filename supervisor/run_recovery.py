@@ -45,15 +45,26 @@ def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
     """Put the runs of earlier lives into this one. What is settled here is on the disk with the next commit, and if
     that never comes, by the next life."""
     runs.accounts.recall(recovered.accounts)
+    waiting = [row for row in recovered.runs if _waits(row)]
     for row in recovered.runs:
-        spec = _spec(row.spec)
-        if row.state == run_rows.WAITING and row.snapshot is not None:
-            run = _revived(runs, row, spec)
-        else:
-            run = _ended(runs, row, spec)
+        if not _waits(row):
+            run = _ended(runs, row, _spec(row.spec))
             if row.state == run_rows.OPEN:
                 _end_lost(runs, run, recovered)
-        runs.keep(run)
+            runs.keep(run)
+    for row in sorted(waiting, key=lambda row: (row.opened_ms, row.id)):  # what is part of a run comes after it
+        _revive(runs, row)
+
+
+def _waits(row: run_rows.RunRow) -> bool:
+    return row.state == run_rows.WAITING and row.snapshot is not None
+
+
+def _revive(runs: Runs, row: run_rows.RunRow) -> None:
+    run = _revived(runs, row, _spec(row.spec))
+    runs.keep(run)
+    if run.spec.parent is not None and runs.going(run.spec.parent) is None:
+        runs.stop(run, RunStatus.CANCELLED, RunReason.PARENT, "the run it is part of did not outlive its daemon")
 
 
 def _spec(plain: dict[str, Any]) -> RunSpec:
@@ -106,7 +117,10 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     waits = kept["waits"]
     waited = machine.Waited(RunStatus(waits["status"]), RunReason(waits["reason"]), now, waits["detail"])
     run_machine.revive(kept["remaining_ns"], waited, kept["refusals"])
-    node = runs.accounts.revive_run(spec.id, spec.uid, spec.session, kept["ledger"])
+    above = None if spec.parent is None else runs.going(spec.parent)
+    node = runs.accounts.revive_run(
+        spec.id, spec.uid, spec.session, None if above is None else above.node, kept["ledger"]
+    )
     run = LiveRun(spec, effective, node, run_machine, detectors, now)
     for name in ("elapsed_ns", "step", "step_is_open", "step_is_asked", "step_is_used", "index", "calls"):
         setattr(run, name, kept[name])

@@ -8,17 +8,34 @@ import msgspec
 
 from protocol._budgets import Dimension
 from protocol._deadlines import NS_PER_MS, elapsed_ms
-from protocol._runs import OpenEffect, RunDeadline, RunReason, RunRow, RunStatus, RunView, StopRecord
+from protocol._runs import OpenEffect, Phase, RunDeadline, RunReason, RunRow, RunStatus, RunView, StopRecord
 from supervisor.clock import wall_ms
 from supervisor.core import stop_records as words
 from supervisor.core.budget import Ledger
+from supervisor.core.call import State as CallState
 from supervisor.core.run import Settle, State, Suspend
 from supervisor.live_run import LiveRun
+
+_GOAL_LISTED = 200
+_DETAIL = 4_000
+EFFECTS_LISTED = 100
+"""Of a stop, the newest: the whole of it fits into an answer. `list_effects` has them all."""
 
 
 def status_of(run: LiveRun) -> RunStatus:
     """In a word, as the disk has it."""
     return run.stop.status if run.stop is not None else RunStatus.RUNNING
+
+
+def phase_of(run: LiveRun) -> Phase:
+    """What it does; while all of its calls wait for the same, that."""
+    phase = run.machine.phase
+    if phase != "tool":
+        return phase
+    states = {call.machine.state for call in run.in_flight.values()}
+    if states == {CallState.BACKOFF}:
+        return "backoff"
+    return "queue" if states == {CallState.WAITING} else phase
 
 
 def deadline_of(run: LiveRun, now_ns: int) -> RunDeadline:
@@ -50,7 +67,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         spec.on_disconnect,
         spec.opened_ms,
         run.step,
-        run.machine.phase,
+        phase_of(run),
         run.calls,
         len(run.in_flight),
         run.state_version,
@@ -70,7 +87,8 @@ def row_of(run: LiveRun, now_ns: int) -> RunRow:
     spec, stop = run.spec, run.stop
     left = run.machine.remaining_ns(now_ns) // NS_PER_MS if stop is None else stop.deadline.remaining_ms
     reason = None if stop is None else stop.reason
-    return RunRow(run.id, status_of(run), reason, spec.profile, spec.goal, run.step, run.calls, left, spec.opened_ms)
+    goal = spec.goal if len(spec.goal) <= _GOAL_LISTED else spec.goal[:_GOAL_LISTED] + "…"
+    return RunRow(run.id, status_of(run), reason, spec.profile, goal, run.step, run.calls, left, spec.opened_ms)
 
 
 def stop_of(
@@ -80,12 +98,13 @@ def stop_of(
     phase = effect.phase if isinstance(effect, Settle) else None
     budgets = ledger.view(run.node)
     deadline = deadline_of(run, now_ns)
+    detail = effect.detail if len(effect.detail) <= _DETAIL else effect.detail[:_DETAIL] + "…"
     text = words.sentence(
         effect.status,
         effect.reason,
         phase,
         run.step,
-        effect.detail,
+        detail,
         deadline.elapsed_ms * NS_PER_MS,
         budgets,
         len(effects),
@@ -97,7 +116,7 @@ def stop_of(
         effect.reason,
         phase,
         run.step,
-        effect.detail,
+        detail,
         text,
         words.ADVICE[effect.status],
         isinstance(effect, Suspend),
@@ -105,13 +124,14 @@ def stop_of(
         budgets,
         list(run.fired),
         run.last,
-        effects,
+        effects[-EFFECTS_LISTED:],
         list(run.partial),
         list(run.artefacts),
         sorted(run.approvals),
         effect.answer if isinstance(effect, Settle) else None,
         words.code_for(effect.reason),
         wall_ms(),
+        max(0, len(effects) - EFFECTS_LISTED),
     )
 
 
@@ -131,7 +151,7 @@ def told_at_end(run: LiveRun, stop: StopRecord) -> dict[str, Any]:
         "human": run.asked_people,
         "used": used,
         "limits": {name: view.limit for name, view in stop.budgets.items() if view.limit is not None},
-        "unresolved_effects": len(stop.unresolved_effects),
+        "unresolved_effects": len(stop.unresolved_effects) + stop.effects_left_out,
         "detail": stop.detail,
         "tokens_in": used.get(Dimension.TOKENS_IN, 0),
         "tokens_out": used.get(Dimension.TOKENS_OUT, 0),
@@ -155,6 +175,8 @@ def told_at_start(run: LiveRun) -> dict[str, Any]:
         "wrapup": effective.wrapup,
         "checks": list(spec.checks),
         "on_disconnect": spec.on_disconnect,
+        "approval": effective.approval,
+        "max_refusals": effective.max_refusals,
     }
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import heapq
 import itertools
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import assert_never
 
 import trio
 
-from protocol._budgets import Dimension, LimitError, read_limits
+from protocol._budgets import Dimension, LimitError
 from protocol._client_messages import OpenRun
-from protocol._deadlines import NEVER_NS, NS_PER_MS, instant_after, valid_budget_ms
+from protocol._deadlines import NEVER_NS, NS_PER_MS, instant_after
 from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
 from protocol._runs import OpenEffect, RunReason, RunStatus
@@ -30,14 +30,16 @@ from supervisor.core.budget import Refused, run_reason
 from supervisor.core.detectors import Detectors
 from supervisor.core.profiles import Effective, Objection
 from supervisor.core.run import RunMachine, State
+from supervisor.core.run_wishes import MOST_TEXT, limits_of, refuse_opening, too_long
 from supervisor.journal import run_rows
 from supervisor.journal.journal import Journal
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun, RunSpec
-from supervisor.run_views import snapshot_of, stop_of, told_at_end, told_at_start
+from supervisor.run_views import phase_of, snapshot_of, stop_of, told_at_end, told_at_start
 
 KEPT_RUNS = 1_000
-_ANSWER_KEPT = 2_000
+MOST_RUNS = 2_000
+"""That have not settled, of one uid: each is kept in memory whole, and all of them may have to end at once."""
 _CALL_REASON = {
     RunReason.CLIENT: Reason.CLIENT,
     RunReason.DISCONNECT: Reason.DISCONNECT,
@@ -68,8 +70,13 @@ class Runs:
         self._over: OrderedDict[str, LiveRun] = OrderedDict()
         self._unclosed: dict[str, LiveRun] = {}
         """Over, while a run that is part of it goes on."""
+        self._parts: defaultdict[str, dict[str, LiveRun]] = defaultdict(dict)
+        """Of a run, those that are part of it and have not been closed."""
+        self._going: Counter[int] = Counter()
+        """How many have not settled, by uid."""
         self._due: list[tuple[int, str]] = []
         self._nap: trio.CancelScope | None = None
+        self._shut = False
         self.tools: Callable[[], list[str]] = list
         self.end_call: Callable[[LiveCall, Status, Reason, str], None]
         self.open_effects: Callable[[str], list[OpenEffect]] = lambda _run: []
@@ -97,7 +104,7 @@ class Runs:
             if run is None:
                 continue
             if run.machine.next_timer_ns() <= now:
-                self.feed(run, machine.Overdue(now))
+                self.feed(run, machine.Overdue(now, phase_of(run)))
             self._keep_time(run)  # it may have moved meanwhile, or be at another stage
 
     def _keep_time(self, run: LiveRun) -> None:
@@ -112,12 +119,17 @@ class Runs:
     def open(self, ask: OpenRun, uid: int, told: Callable[[LiveRun], None], lost: Callable[[], None]) -> None:
         """Begin a run; ``told`` when the disk has it, ``lost`` when that takes nothing. Raises RunRefusal."""
         now = now_ns()
+        if self._shut:
+            raise RunRefusal("shutdown", "the daemon is stopping")
         if self.journal.refuses:
             raise RunRefusal("store_unavailable", self.journal.trouble or "the journal takes nothing")
-        parent = None if ask.parent is None else self.running(ask.parent, uid)
+        if self._going[uid] >= MOST_RUNS:
+            raise RunRefusal("overloaded", f"{MOST_RUNS} runs of uid {uid} have not ended; end one, then open another")
+        parent = None if ask.parent is None else self._parent(ask.parent, uid)
         run = self._new_run(ask, uid, parent, now)
 
         def then(durable: bool) -> None:
+            run.known = durable
             if durable:
                 self._keep_time(run)
                 told(run)
@@ -125,18 +137,30 @@ class Runs:
                 self._abandon(run)
                 lost()
 
-        self._runs[run.id] = run
+        run.known = False
+        self._add(run)
         spec = {**run.spec._asdict(), "secret_key": run.spec.secret_key.hex()}
         changes = run_rows.opened(run.id, uid, spec, run.spec.opened_ms, told_at_start(run))
         self.journal.append(changes, then, keep=False)
 
+    def _parent(self, name: str, uid: int) -> LiveRun:
+        parent = self.running(name, uid)
+        if parent.machine.state is State.WRAPPING:
+            raise RunRefusal("wrapping_up", f"run {parent.id} has used up its budget: nothing new is part of it")
+        return parent
+
     def _new_run(self, ask: OpenRun, uid: int, parent: LiveRun | None, now: int) -> LiveRun:
-        limits = _limits(ask)
+        objection = refuse_opening(ask, parent.spec.session if parent else None, parent is not None)
+        if objection is not None:
+            raise RunRefusal("invalid_arguments", objection)
+        session = ask.session if parent is None else parent.spec.session
+        try:
+            limits = limits_of(ask)
+        except LimitError as error:
+            raise RunRefusal("invalid_arguments", str(error)) from error
         effective = self.accounts.budgets.effective(uid, ask.profile, limits, self.tools())
         if isinstance(effective, Objection):
             raise RunRefusal(effective.code, effective.text)
-        if ask.workspace is not None and (not ask.workspace.startswith("/") or "\0" in ask.workspace):
-            raise RunRefusal("invalid_arguments", f"workspace {ask.workspace[:200]!r} is not an absolute path")
         budget_ms = effective.wall_ms
         if parent is not None:
             budget_ms = min(budget_ms, max(1, (parent.machine.work_until_ns - now) // NS_PER_MS))
@@ -148,7 +172,7 @@ class Runs:
             effective.tenant,
             ask.goal,
             effective.profile,
-            ask.session,
+            session,
             ask.parent,
             ask.workspace,
             checks,
@@ -165,12 +189,27 @@ class Runs:
             effective.max_refusals,
             effective.wrapup.model_calls > 0,
         )
-        node = self.accounts.open_run(name, uid, ask.session, None if parent is None else parent.node, effective)
+        node = self.accounts.open_run(name, uid, session, None if parent is None else parent.node, effective)
         return LiveRun(spec, effective, node, run_machine, self.detectors_of(effective), now)
 
+    def _add(self, run: LiveRun) -> None:
+        self._runs[run.id] = run
+        self._going[run.spec.uid] += 1
+        if run.spec.parent is not None:
+            self._parts[run.spec.parent][run.id] = run
+
     def _abandon(self, run: LiveRun) -> None:
+        """The disk did not take it: it never was."""
+        if not run.settled:  # else it has been ended meanwhile, with the run that it was part of
+            self._take_out(run)
+            self._close(run)
+        self._over.pop(run.id, None)
+
+    def _take_out(self, run: LiveRun) -> None:
         del self._runs[run.id]
-        self.accounts.close_run(run.node)
+        self._going[run.spec.uid] -= 1
+        if not self._going[run.spec.uid]:
+            del self._going[run.spec.uid]
 
     def detectors_of(self, effective: Effective) -> Detectors:
         """New ones, of the set that a run was given."""
@@ -181,7 +220,7 @@ class Runs:
         if run.settled:
             self._over[run.id] = run
         else:
-            self._runs[run.id] = run
+            self._add(run)
             self._keep_time(run)
 
     # ------------------------------------------------------------ finding
@@ -189,7 +228,7 @@ class Runs:
     def find(self, name: str, uid: int) -> LiveRun:
         """A run of the same uid (root may see all), settled or not. Raises RunRefusal."""
         run = self._runs.get(name) or self._over.get(name)
-        if run is None or uid not in (run.spec.uid, 0):
+        if run is None or not run.known or uid not in (run.spec.uid, 0):
             raise RunRefusal("unknown_run", f"no run {name[:80]!r} is known here (any more)")
         return run
 
@@ -207,7 +246,7 @@ class Runs:
     def listed(self, uid: int, everything: bool) -> list[LiveRun]:
         """Runs that go on or are suspended, newest first; with ``everything`` also those that are over."""
         found = [*self._runs.values(), *(self._over.values() if everything else ())]
-        mine = [run for run in found if uid in (run.spec.uid, 0)]
+        mine = [run for run in found if run.known and uid in (run.spec.uid, 0)]
         return sorted(mine, key=lambda run: (run.spec.opened_ms, run.id), reverse=True)
 
     def going(self, name: str) -> LiveRun | None:
@@ -222,15 +261,18 @@ class Runs:
         """A person has answered a run that needs input; False: it has settled. Raises RunRefusal for any other."""
         if run.settled:
             return False
+        if (objection := too_long("the answer", answer, MOST_TEXT)) is not None:
+            raise RunRefusal("invalid_arguments", objection)
         stop = run.stop
         if stop is None or stop.status is not RunStatus.NEEDS_INPUT:
             what = "it waits for an approval: deadlined approvals" if stop is not None else "it goes on"
             raise RunRefusal("not_waiting", f"the run needs no input: {what}")
-        self.feed(run, machine.Answered(now_ns(), answer[:_ANSWER_KEPT]))
+        self.feed(run, machine.Answered(now_ns(), answer))
         return True
 
     def shut_down(self) -> None:
         """The daemon stops: runs that go on end with it; those that wait for a person go on waiting."""
+        self._shut = True
         for run in self.going_on():
             if run.machine.state is not State.SUSPENDED:
                 self.stop(run, RunStatus.CANCELLED, RunReason.SHUTDOWN, "the daemon is stopping", ends_calls=True)
@@ -250,7 +292,7 @@ class Runs:
         ends_calls: bool = False,
     ) -> None:
         """Something decided that the run may not go on."""
-        self.feed(run, machine.StopAsked(status, reason, now_ns(), detail, ends_calls))
+        self.feed(run, machine.StopAsked(status, reason, now_ns(), detail, ends_calls, phase_of(run)))
 
     def refused(self, run: LiveRun, refused: Refused) -> None:
         """A reservation was refused: noted, and the run stops for it, unless it was but one call too many at once."""
@@ -297,7 +339,7 @@ class Runs:
             self.stop(child, RunStatus.CANCELLED, RunReason.PARENT, "the run it is part of is being stopped", True)
 
     def _children(self, run: LiveRun) -> list[LiveRun]:
-        return [other for other in self._runs.values() if other.spec.parent == run.id]
+        return list(self._parts.get(run.id, {}).values())
 
     def _refuse_finish(self, run: LiveRun, effect: machine.RefuseFinish) -> None:
         self.note(run, EventKind.FINISH_REFUSED, refusals=effect.refusals, text=effect.feedback)
@@ -355,34 +397,29 @@ class Runs:
         run.asked.clear()
 
     def _move_over(self, run: LiveRun) -> None:
-        self._runs.pop(run.id, None)
+        self._take_out(run)
         self._over[run.id] = run
         if len(self._over) > KEPT_RUNS:
             self._over.popitem(last=False)
         self._unclosed[run.id] = run
-        self._close_nodes()
+        self._close(run)
 
-    def _close_nodes(self) -> None:
-        """Children first: a node that has some stays open."""
-        for run in reversed(list(self._unclosed.values())):
-            if not any(child.spec.parent == run.id for child in (*self._runs.values(), *self._unclosed.values())):
-                self.accounts.close_run(run.node)
-                del self._unclosed[run.id]
+    def _close(self, run: LiveRun) -> None:
+        """Give its node back, and then that of the run it was part of, when that one is over: a node closes after those
+        below it."""
+        if self._parts.get(run.id):
+            return
+        self.accounts.close_run(run.node)
+        self._unclosed.pop(run.id, None)
+        if (parent := run.spec.parent) is not None:
+            self._close_above(run, parent)
 
-
-def _limits(ask: OpenRun) -> dict[str, int | None]:
-    """The limits that a run asks for, its deadline among them. Raises RunRefusal."""
-    try:
-        limits = read_limits(ask.limits)
-    except LimitError as error:
-        raise RunRefusal("invalid_arguments", str(error)) from error
-    if ask.deadline_ms is not None:
-        if not valid_budget_ms(ask.deadline_ms):
-            text = (
-                f"deadline_ms {str(ask.deadline_ms)[:40]!r} is not allowed: a whole number of milliseconds, at least 1"
-            )
-            raise RunRefusal("invalid_arguments", text)
-        given = int(ask.deadline_ms)
-        wall = limits.get(Dimension.WALL_MS)
-        limits[Dimension.WALL_MS] = given if wall is None else min(given, wall)
-    return limits
+    def _close_above(self, run: LiveRun, parent: str) -> None:
+        parts = self._parts[parent]
+        parts.pop(run.id, None)
+        if parts:
+            return
+        del self._parts[parent]
+        above = self._unclosed.get(parent)
+        if above is not None:
+            self._close(above)

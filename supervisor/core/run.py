@@ -96,9 +96,10 @@ class ChecksEnded(msgspec.Struct, gc=False):
 
 
 class Overdue(msgspec.Struct, gc=False):
-    """The instant of ``next_timer_ns`` has come."""
+    """The instant of ``next_timer_ns`` has come. ``phase``: what the run was doing, where somebody knows better."""
 
     now_ns: int
+    phase: Phase | None = None
 
 
 Input: TypeAlias = Began | Ended | StopAsked | Waited | Answered | FinishAsked | ChecksEnded | Overdue
@@ -282,7 +283,7 @@ class RunMachine:
     def _overdue(self, given: Overdue) -> Effects:
         detail = "its deadline passed"
         return self._stop_for(
-            StopAsked(RunStatus.BUDGET_EXHAUSTED, RunReason.TIME_BUDGET, given.now_ns, detail, phase=self.phase)
+            StopAsked(RunStatus.BUDGET_EXHAUSTED, RunReason.TIME_BUDGET, given.now_ns, detail, phase=given.phase)
         )
 
     def _conclude(self, now_ns: int) -> Effects:
@@ -407,7 +408,7 @@ _TABLE: dict[tuple[State, type], Callable[[RunMachine, Any], Effects]] = {
     (State.SUSPENDED, StopAsked): _M._stop_suspended,
     (State.SUSPENDED, Waited): _M._stay,
     (State.SUSPENDED, Answered): _M._go_on,
-    (State.SUSPENDED, FinishAsked): _M._refuse_finish,
+    (State.SUSPENDED, FinishAsked): _M._stay,
     (State.SUSPENDED, ChecksEnded): _M._stay,
     (State.SUSPENDED, Overdue): _M._overdue_suspended,
     **{

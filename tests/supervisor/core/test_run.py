@@ -226,3 +226,16 @@ def test_no_sequence_settles_a_run_twice_or_beside_a_call(inputs: list, checks: 
                 assert in_flight == 0
             ends += isinstance(effect, machine.Settle)
     assert ends == (run.state is State.SETTLED)
+
+
+def test_a_finish_of_a_run_that_waits_is_answered_by_its_waiting() -> None:
+    run = RunMachine(DEADLINE)
+    run.on(WAITED)
+    assert run.on(machine.FinishAsked("done", 110)) == ()
+    assert run.state is State.SUSPENDED
+
+
+def test_who_knows_better_says_what_the_run_was_doing_at_its_deadline() -> None:
+    run = busy(1)
+    assert run.on(machine.Overdue(DEADLINE, "backoff")) == ()
+    assert settled(run.on(machine.Ended(DEADLINE + 1))).phase == "backoff"

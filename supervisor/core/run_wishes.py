@@ -1,0 +1,106 @@
+"""What a client may say of a run, and how much of it: texts are kept, told and listed for as long as the run is, and a
+whole run, or its whole stop, is one answer, which has to fit into a frame whatever the client has written.
+
+Pure. Owns the bounds; what the budgets allow is `profiles`' and `budget`'s.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from protocol._budgets import Dimension, LimitError, read_limits
+from protocol._client_messages import OpenRun
+from protocol._deadlines import valid_budget_ms
+
+MOST_TEXT = 4_000
+"""Characters of a goal, of a check, of an answer to a run that needs input, of a piece of evidence."""
+MOST_ANSWER = 64_000
+MOST_CHECKS = 32
+MOST_NAME = 200
+"""Of a session or a model."""
+MOST_PATH = 4_096
+MOST_AMOUNT = 1_000_000_000_000
+"""Tokens of one model call: no model takes so many, and sums of them stay numbers that every reader can hold."""
+ALL_CHECKS = 16_000
+
+
+def limits_of(ask: OpenRun) -> dict[str, int | None]:
+    """The limits that a run asks for, its deadline among them. Raises LimitError."""
+    limits = read_limits(ask.limits)
+    if ask.deadline_ms is None:
+        return limits
+    if not valid_budget_ms(ask.deadline_ms):
+        text = f"deadline_ms {str(ask.deadline_ms)[:40]!r} is not allowed: a whole number of milliseconds, at least 1"
+        raise LimitError(text)
+    given, wall = int(ask.deadline_ms), limits.get(Dimension.WALL_MS)
+    limits[Dimension.WALL_MS] = given if wall is None else min(given, wall)
+    return limits
+
+
+def refuse_opening(ask: OpenRun, parent_session: str | None, is_part: bool) -> str | None:
+    """Why a run cannot be opened so; None: it can, as far as the texts go. ``is_part``: of a run of that session, whose
+    it is then too."""
+    return (
+        too_long("goal", ask.goal, MOST_TEXT)
+        or _refuse_session(ask.session)
+        or (_refuse_other_session(ask.session, parent_session) if is_part else None)
+        or _refuse_workspace(ask.workspace)
+        or _refuse_checks(ask.checks)
+        or too_long("profile", ask.profile or "", MOST_NAME)
+    )
+
+
+def too_long(what: str, text: str, most: int) -> str | None:
+    """Why a text cannot be taken; None: it can."""
+    return None if len(text) <= most else f"{what} has {len(text)} characters; allowed: at most {most}"
+
+
+def too_many(**amounts: int | None) -> str | None:
+    """Why an amount of tokens cannot be meant; None: it can."""
+    for name, amount in amounts.items():
+        if amount is not None and amount > MOST_AMOUNT:
+            return f"{name} = {amount} is not allowed; allowed: at most {MOST_AMOUNT}"
+    return None
+
+
+def refuse_check(command: str) -> str | None:
+    """Why a command cannot be one of a run's checks; None: it can."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"check {command[:200]!r} is not a command line: {error}"
+    if "\0" in command:
+        return f"check {command[:200]!r} has a NUL character; allowed: a command line"
+    return None if words else "a check is empty; allowed: a command line"
+
+
+def _refuse_session(session: str | None) -> str | None:
+    if session is None:
+        return None
+    if not session or not session.isprintable():
+        return f"session {session[:MOST_NAME]!r} is not allowed; allowed: a name in printable characters"
+    return too_long("session", session, MOST_NAME)
+
+
+def _refuse_other_session(session: str | None, parents: str | None) -> str | None:
+    if session in (None, parents):
+        return None
+    return f"session {session!r} is not that of the run it is to be part of; allowed: the same, or none"
+
+
+def _refuse_workspace(workspace: str | None) -> str | None:
+    if workspace is None:
+        return None
+    if not workspace.startswith("/") or "\0" in workspace:
+        return f"workspace {workspace[:200]!r} is not an absolute path"
+    return too_long("workspace", workspace, MOST_PATH)
+
+
+def _refuse_checks(checks: list[str]) -> str | None:
+    if len(checks) > MOST_CHECKS:
+        return f"{len(checks)} checks; allowed: at most {MOST_CHECKS}"
+    together = sum(map(len, checks))
+    if together > ALL_CHECKS:
+        return f"checks have {together} characters together; allowed: at most {ALL_CHECKS}"
+    refused = (too_long("a check", check, MOST_TEXT) or refuse_check(check) for check in checks)
+    return next((text for text in refused if text is not None), None)
