@@ -89,6 +89,7 @@ class Judgement:
         """A call of a run was malformed, or of a tool that is not there: it costs its round, and too many in a row end
         the run."""
         self._rounds.call_begins(run)
+        self._runs.say_charges(run)
         if refusal.reason is Reason.UNKNOWN_TOOL:
             self._rounds.act_on(run, run.detectors.refused("unknown_tool"))
         elif refusal.reason is Reason.INVALID_ARGUMENTS:
@@ -126,6 +127,7 @@ class Judgement:
 
     def afford(self, look: Look) -> None:
         """Whether the budget does for a call that a person is about to be asked for. Raises Refusal."""
+        self._runs.say_charges(look.run)  # the call's own event comes when it is approved
         refused = self._ledger.can(look.run.node, call_amounts(look.ask.tool))
         if refused is not None:
             raise self._unaffordable(look.run, refused)

@@ -45,6 +45,7 @@ class Rounds:
         self.close_step(run)
         if run.machine.state is not State.RUNNING:
             return False
+        self._runs.say_charges(run)
         self._runs.accounts.keep_time()
         changes = self._ledger.charge(run.node, _STEP)
         if isinstance(changes, Refused):

@@ -309,6 +309,11 @@ class Runs:
             run.unsaid = {}
         self.journal.note(kind, call, run.spec.uid, run.id, **data)
 
+    def say_charges(self, run: LiveRun) -> None:
+        """No event of the run follows that could carry what was charged for its round: the round has one of its own."""
+        if run.unsaid:
+            self.note(run, EventKind.STEP_BEGUN, step=run.step)
+
     def feed(self, run: LiveRun, given: machine.Input) -> None:
         """Take an input of the run's machine, and carry out what comes of it."""
         for effect in run.machine.on(given):
@@ -352,6 +357,7 @@ class Runs:
 
     def _suspend(self, run: LiveRun, effect: machine.Suspend) -> None:
         now = now_ns()
+        self.say_charges(run)
         run.elapsed_ns, run.opened_ns = run.elapsed_ns + now - run.opened_ns, now
         stop = stop_of(run, self.ledger, effect, self.open_effects(run.id), now)
         told = {"status": effect.status, "reason": effect.reason, "remaining_ms": effect.remaining_ns // NS_PER_MS}
@@ -378,6 +384,7 @@ class Runs:
         now = now_ns()
         for child in self._children(run):
             self.stop(child, RunStatus.CANCELLED, RunReason.PARENT, "the run it is part of has ended", True)
+        self.say_charges(run)
         self._spend_models(run)
         stop = stop_of(run, self.ledger, effect, self.open_effects(run.id), now)
         self.ledger.spend(run.node, {Dimension.WALL_MS: stop.deadline.elapsed_ms})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ queue = 1
 kind = "python"
 module = "runs_tools"
 path = "{HERE}"
+
+[[policy]]
+tool = "python"
+action = "ask"
 
 [profile.concluding]
 limits = {{ steps = 1, model_calls = 4, wall_ms = 60_000 }}
@@ -233,6 +238,23 @@ def test_the_end_of_hundreds_of_runs_at_once_holds_nobody_up(raw: Raw, daemon: T
     assert len(raw.ask("list_runs")["runs"]) == 400
     many.leave()
     assert raw.ask("ask_status")["degraded"] == []
+
+
+def test_the_log_adds_up_to_what_a_run_has_used_whatever_became_of_its_calls(raw: Raw) -> None:
+    run = raw.open()
+    raw.ask("submit", tool="page", arguments='{"number": 1}', run=run)
+    raw.ask("submit", tool="page", arguments='{"number": "x"}', run=run)
+    raw.ask("submit", tool="there_is_none", run=run)
+    raw.ask("submit", tool="fails", arguments='{"number": 1}', run=run)
+    raw.ask("add_evidence", run=run, evidence="something")
+    asked = raw.ask("submit", tool="python", arguments='{"code": "print(1)"}', run=run)["result"]
+    assert asked["status"] == "waiting_for_approval"
+    raw.ask("cancel_run", run=run)
+    used = {name: one["used"] for name, one in raw.view(run)["budgets"].items() if one["used"]}
+    charged: Counter[str] = Counter()
+    for event in raw.ask("read_events", run=run)["events"]:
+        charged.update(event["data"].get("charge", {}))
+    assert (used["steps"], dict(charged)) == (5, used)
 
 
 def test_unknown_runs_and_runs_of_the_past_are_told_apart(raw: Raw) -> None:
