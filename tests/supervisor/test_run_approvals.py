@@ -1,4 +1,4 @@
-"""What a run makes of an approved call that comes when the run takes none any more."""
+"""What a run makes of its questions, with the machine of a run and everything else of the test's own."""
 
 from __future__ import annotations
 
@@ -7,33 +7,208 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.run import State
+from protocol._runs import RunReason, RunStatus
+from supervisor.core import run as machine
+from supervisor.core.approvals import Close, State
+from supervisor.core.budget import Level, Node, Refused
+from supervisor.core.checkpoints import Obstacle
+from supervisor.core.intake import Refusal
+from supervisor.core.run import RunMachine
+from supervisor.core.run import State as RunState
 from supervisor.run_approvals import RunApprovals
-from tests.supervisor.test_runs import UID, World
+from supervisor.runs import RunRefusal
+
+HOUR_NS = 3_600_000_000_000
+REJECTED = Close(State.REJECTED, "no")
 
 
-class Judge:
-    """Binds what it is asked to."""
+class World:
+    """One run, with calls in flight as the test says, and what it was told."""
 
     def __init__(self) -> None:
-        self.bound: list[object] = []
+        self.machine = RunMachine(1 << 62)
+        self.run: Any = SimpleNamespace(
+            id="r", spec=SimpleNamespace(uid=7), machine=self.machine, approvals=set(), asked_people=0, stop=None
+        )
+        self.run.node = Node(Level.RUN, "r")
+        self.run.settled = False
+        self.effects: list[str] = []
+        self.stops: list[tuple[RunStatus, RunReason]] = []
+        self.let_go = 0
+        self.room: Any = "reserved"
+        self.voided: list[str] = []
+        self.standing: list[Any] = []
+        self.on_stop: list[Any] = []
+        self.ledger = SimpleNamespace(reserve=lambda _node, _amounts: self.room, can=lambda _node, _amounts: self.room)
+        world: Any = self
+        self.approvals: Any = SimpleNamespace(
+            void_all=lambda uid, run, why: self.voided.append(run),
+            withdraw=lambda call, why: self.voided.append(call),
+            book=SimpleNamespace(of_run=lambda uid, run: self.standing),
+        )
+        self.bridge = RunApprovals(world, world, self.approvals)
 
-    def resume(self, _run: object, call: object, _reserved: object) -> object:
-        self.bound.append(call)
-        return object()
+    # what runs are to the bridge
+
+    def find(self, name: str, uid: int) -> Any:
+        if name != "r":
+            raise RunRefusal("unknown_run", "no")
+        return self.run
+
+    def going_on(self) -> list[Any]:
+        return [self.run]
+
+    def feed(self, run: Any, given: Any) -> None:
+        self.effects += [type(effect).__name__ for effect in self.machine.on(given)]
+
+    def stop(self, run: Any, status: RunStatus, reason: RunReason, detail: str = "") -> None:
+        self.stops.append((status, reason))
+
+    def refused(self, run: Any, refused: Any) -> None:
+        self.stops.append((RunStatus.BUDGET_EXHAUSTED, RunReason.TOOL_CALL_BUDGET))
+
+    # what judgement is to it
+
+    def resume(self, run: Any, call: Any, reserved: Any) -> Any:
+        self.feed(run, machine.Began())
+        return reserved
+
+    def let_go_of(self, run: Any) -> None:
+        self.let_go += 1
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_an_approved_call_begins_only_in_a_run_that_goes_on_or_waits(state: State) -> None:
-    """The person's word was written while the run began to end: nothing of it may be begun, and nothing be bound."""
-    world, judge = World(), Judge()
-    run = world.open()
-    run.machine.state = state
-    run.approvals.add("a_1")
-    bench: Any = (world.runs, judge, SimpleNamespace())
-    approval: Any = SimpleNamespace(id="a_1", checkpoint=SimpleNamespace(run=run.id, uid=UID))
-    call: Any = SimpleNamespace(stake=None)
-    goes_on = state in (State.RUNNING, State.SUSPENDED)
-    held: Any = SimpleNamespace()
-    assert RunApprovals(*bench).begin(approval, call, held) is goes_on
-    assert judge.bound == ([call] if goes_on else [])
+def question(name: str, run: str = "r") -> Any:
+    checkpoint = SimpleNamespace(approval=name, call=f"c_{name}", uid=7, run=run, tool="pay", reason="why")
+    return SimpleNamespace(id=name, checkpoint=checkpoint, pending=True)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.bridge._judgement = SimpleNamespace(resume=made.resume, let_go=made.let_go_of)  # type: ignore[assignment]  # a part
+    return made
+
+
+def call() -> Any:
+    return SimpleNamespace(stake=None)
+
+
+def test_a_run_waits_when_nothing_else_of_it_is_in_flight(world: World) -> None:
+    world.feed(world.run, machine.Began())
+    world.bridge.asked(question("a_1"))
+    assert (world.machine.state, world.run.approvals, world.run.asked_people) == (RunState.RUNNING, {"a_1"}, 1)
+    world.feed(world.run, machine.Ended(5))
+    assert (world.machine.state, world.effects) == (RunState.SUSPENDED, ["Suspend"])
+
+
+def test_a_run_goes_on_with_the_first_yes_and_waits_again_for_the_rest(world: World) -> None:
+    one, other = question("a_1"), question("a_2")
+    world.bridge.asked(one)
+    world.bridge.asked(other)
+    approved = call()
+    assert world.bridge.begin(one, approved, "reserved")  # type: ignore[arg-type]  # whatever the ledger gave
+    assert (approved.stake, world.machine.state, world.machine.in_flight) == ("reserved", RunState.RUNNING, 1)
+    world.feed(world.run, machine.Ended(5))
+    assert (world.machine.state, world.run.approvals) == (RunState.SUSPENDED, {"a_2"})
+    assert world.bridge.begin(other, call(), "reserved")  # type: ignore[arg-type]  # likewise
+    world.feed(world.run, machine.Ended(6))
+    assert (world.machine.state, world.run.approvals) == (RunState.RUNNING, set())
+
+
+def test_a_no_to_one_of_two_leaves_the_run_waiting_for_the_other(world: World) -> None:
+    one, other = question("a_1"), question("a_2")
+    world.bridge.asked(one)
+    world.bridge.asked(other)
+    world.bridge.closed(one, REJECTED)
+    assert world.machine.state is RunState.SUSPENDED
+    world.bridge.closed(other, REJECTED)
+    assert (world.machine.state, world.let_go) == (RunState.RUNNING, 2)
+
+
+def test_a_no_before_the_run_was_suspended_leaves_it_running(world: World) -> None:
+    world.feed(world.run, machine.Began())
+    world.bridge.asked(question("a_1"))
+    world.bridge.closed(question("a_1"), REJECTED)
+    world.feed(world.run, machine.Ended(5))
+    assert world.machine.state is RunState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("close", "stop", "state"),
+    [
+        (REJECTED, [], RunState.RUNNING),
+        (Close(State.VOID, "cancelled"), [], RunState.RUNNING),
+        (Close(State.VOID, "x", Obstacle.MISMATCH), [], RunState.RUNNING),
+        (Close(State.VOID, "x", Obstacle.STRICTER), [], RunState.SUSPENDED),
+        (
+            Close(State.REJECTED, "no", then="stop"),
+            [(RunStatus.BLOCKED, RunReason.APPROVAL_REJECTED)],
+            RunState.SUSPENDED,
+        ),
+        (Close(State.EXPIRED, "late"), [(RunStatus.BLOCKED, RunReason.APPROVAL_EXPIRED)], RunState.SUSPENDED),
+        (
+            Close(State.VOID, "x", Obstacle.DENIED),
+            [(RunStatus.BLOCKED, RunReason.POLICY_DENIED)],
+            RunState.SUSPENDED,
+        ),
+        (
+            Close(State.VOID, "x", Obstacle.EXHAUSTED),
+            [(RunStatus.BUDGET_EXHAUSTED, RunReason.TOOL_CALL_BUDGET)],
+            RunState.SUSPENDED,
+        ),
+    ],
+)
+def test_how_a_question_ends_says_whether_its_run_goes_on(world: World, close: Close, stop: Any, state: Any) -> None:
+    world.bridge.asked(question("a_1"))
+    world.bridge.closed(question("a_1"), close)
+    assert (world.stops, world.machine.state) == (stop, state)
+
+
+def test_a_run_that_has_ended_takes_its_questions_with_it_and_begins_nothing(world: World) -> None:
+    (hear,) = world.on_stop
+    hear(world.run)
+    assert world.voided == ["r"]
+    world.run.settled = True
+    assert not world.bridge.begin(question("a_1"), call(), "reserved")  # type: ignore[arg-type]  # likewise
+    assert not world.bridge.goes_on(question("a_1").checkpoint)
+    assert not world.bridge.goes_on(question("a_1", "r_unknown").checkpoint)
+    world.bridge.asked(question("a_2"))
+    assert world.voided == ["r", "c_a_2"], "one that was on its way then is void too"
+
+
+def test_a_run_that_is_stopping_takes_no_approved_call(world: World) -> None:
+    world.feed(world.run, machine.Began())
+    world.feed(world.run, machine.StopAsked(RunStatus.CANCELLED, RunReason.CLIENT, 1))
+    with pytest.raises(Refusal, match="stopping"):
+        world.bridge.reserve(question("a_1").checkpoint)
+
+
+def test_no_room_for_good_is_said_and_no_room_just_now_is_refused(world: World) -> None:
+    node = world.run.node
+    assert world.bridge.reserve(question("a_1").checkpoint) == "reserved"
+    world.room = Refused(node, "tool_calls", 1, 1, 0, 1)
+    assert isinstance(world.bridge.reserve(question("a_1").checkpoint), str)
+    world.room = Refused(node, "branches", 1, 0, 1, 1)
+    with pytest.raises(Refusal):
+        world.bridge.reserve(question("a_1").checkpoint)
+
+
+def test_a_run_whose_questions_were_all_answered_when_its_daemon_died_goes_on(world: World) -> None:
+    world.bridge.asked(question("a_1"))
+    world.run.stop = SimpleNamespace(reason=RunReason.APPROVAL_REQUIRED)
+    world.standing = [question("a_1")]
+    world.bridge.recalled()
+    assert (world.machine.state, world.run.approvals) == (RunState.SUSPENDED, {"a_1"})
+    world.standing[0].pending = False
+    world.bridge.recalled()
+    assert (world.machine.state, world.run.approvals) == (RunState.RUNNING, set())
+
+
+@pytest.mark.parametrize("state", list(RunState))
+def test_an_approved_call_begins_only_in_a_run_that_goes_on_or_waits(world: World, state: RunState) -> None:
+    """The person's word was being written while the run began to end: nothing of it may begin any more."""
+    world.run.approvals.add("a_1")
+    world.machine.state = state
+    goes_on = state in (RunState.RUNNING, RunState.SUSPENDED)
+    assert world.bridge.begin(question("a_1"), call(), "reserved") is goes_on  # type: ignore[arg-type]  # whatever the ledger gave
+    assert world.machine.in_flight == (1 if goes_on else 0)
