@@ -190,7 +190,7 @@ class Submissions:
     def _in_run(self, call: LiveCall, run: LiveRun, args_fp: str, ruling: Ruling, submit: Submit) -> LiveCall:
         """The same thing that changes something, while it is in flight, is the same delivery: one call answers both."""
         call_fp = call_fingerprint(call.judged.tool, args_fp)
-        twin = run.doing.get(situation(call_fp, run.state_version))
+        twin = run.doing.get(situation(call_fp, run.state_version)) if run.doing else None
         if twin is not None:
             if call.claim is not None:  # its delivery key stands for that one
                 self.keys.recall(call.claim.place, call.claim.said, twin.id)

@@ -37,6 +37,12 @@ class Disk(Store):
         return super().commit(changes)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a commit may take as long as a hung disk: tests of impatience set their own."""
+    monkeypatch.setattr(module, "_PATIENCE_S", 60.0)
+
+
 @asynccontextmanager
 async def running(path: str) -> AsyncIterator[tuple[Disk, Journal]]:
     disk = Disk(path)
