@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from protocol._events import EventKind
