@@ -1,6 +1,8 @@
-"""``deadlined run step|charge|evidence|finish``: what goes on in a run, and what the daemon says to it."""
+"""``deadlined run step|resume|charge|evidence|finish``: what goes on in a run, and what the daemon says to it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import click
 
@@ -9,7 +11,9 @@ from deadlined.cli._report import print_json, print_whole
 from deadlined.cli._run_report import budget_line, print_stop, step_line, unless_stopped
 from deadlined.cli._screen import printable
 from deadlined.cli._session import complete_runs, open_client
+from deadlined.runs import Run
 from protocol._client_messages import FinishRefused
+from protocol._runs import RunView
 
 NOT_YET = 75
 """EX_TEMPFAIL of sysexits.h, as of ``deadlined result``: not done, and it goes on. No run exits by it."""
@@ -28,16 +32,7 @@ def step_command(run: str, socket_path: str | None, as_json: bool) -> int:
       deadlined run step r_1a2b3c
     """
 
-    def act() -> int:
-        view = client.attach_run(run).step()
-        if as_json:
-            print_json(view)
-        else:
-            click.echo(step_line(view))
-        return 0
-
-    with open_client(socket_path) as client:
-        return unless_stopped(as_json, act)
+    return _say_view(run, socket_path, as_json, lambda steered: steered.step())
 
 
 @click.command("resume")
@@ -52,16 +47,7 @@ def resume_command(run: str, answer: str, socket_path: str | None, as_json: bool
       deadlined run resume r_1a2b3c --answer 'order number 4711'
     """
 
-    def act() -> int:
-        view = client.attach_run(run).resume(answer)
-        if as_json:
-            print_json(view)
-        else:
-            click.echo(step_line(view))
-        return 0
-
-    with open_client(socket_path) as client:
-        return unless_stopped(as_json, act)
+    return _say_view(run, socket_path, as_json, lambda steered: steered.resume(answer))
 
 
 @click.command("charge")
@@ -158,3 +144,18 @@ def finish_command(run: str, answer: str, socket_path: str | None, as_json: bool
 
 def _either(reserve: int | None, used: int | None) -> int:
     return used or 0 if reserve is None else reserve
+
+
+def _say_view(run: str, socket_path: str | None, as_json: bool, ask: Callable[[Run], RunView]) -> int:
+    """What the run is after ``ask``; its exit code. One that may not go on says why instead."""
+
+    def act() -> int:
+        view = ask(client.attach_run(run))
+        if as_json:
+            print_json(view)
+        else:
+            click.echo(step_line(view))
+        return 0
+
+    with open_client(socket_path) as client:
+        return unless_stopped(as_json, act)
