@@ -7,6 +7,7 @@ learns: it sees every answer, and rewords its question. Nothing in this file cou
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from deadlined import Client
 from deadlined.runs import RunStopped
@@ -18,14 +19,14 @@ WORDS = ("refund policy", "policy on refunds", "the refund policy", "refunds pol
 def decide(history: list[CallResult]) -> dict[str, object]:
     """The next search, whatever the ones before have found."""
     turn = len(history)
-    return {"pattern": f"{WORDS[turn % len(WORDS)]} {turn // len(WORDS)}", "path": sys.prefix, "glob": "*.nothing"}
+    return {"pattern": f"{WORDS[turn % len(WORDS)]} {turn // len(WORDS)}", "glob": "*.py"}
 
 
 def main() -> int:
     """Run the loop until it is over; how it ended, on stdout."""
     history: list[CallResult] = []
     with Client() as client:
-        run = client.open_run(goal="find the refund policy", profile="default")
+        run = client.open_run(goal="find the refund policy", workspace=str(Path(__file__).parent))
         try:
             for _ in range(40):
                 run.step()
