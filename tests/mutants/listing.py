@@ -44,6 +44,8 @@ _APPROVALS, _APPROVALS_SUITE = "supervisor/approvals.py", "tests/supervisor/test
 _APPROVAL_ROWS = "supervisor/journal/approval_rows.py"
 _APPROVAL_ROWS_SUITE = "tests/supervisor/journal/test_approval_rows.py"
 _RUN_APPROVALS, _RUN_APPROVALS_SUITE = "supervisor/run_approvals.py", "tests/supervisor/test_run_approvals.py"
+_DETECTORS, _DETECTORS_SUITE = "supervisor/core/detectors.py", "tests/supervisor/core/test_detectors.py"
+_LIVES_SUITE = "tests/supervisor/core/test_stateful.py"
 
 MUTANTS = (
     Mutant(
@@ -458,5 +460,110 @@ MUTANTS = (
         "for value, name in self._plain for form in _forms(value)]",
         "for value, name in self._plain for form in (value,)]",
         "tests/supervisor/core/test_redaction.py",
+    ),
+    Mutant(
+        "a result is told before the disk has it",
+        "supervisor/settlement.py",
+        "kept, functools.partial(self._tell, call, result, kept), charge)\n",
+        "kept, None, charge)\n            self._tell(call, result, kept, True)\n",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "a frame leaves before its claim is on the disk",
+        "supervisor/calls.py",
+        "self._intents.claim(call, self._placement.grant)",
+        "self._placement.grant(call)",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "a claim counts as nothing after a crash",
+        "supervisor/journal/recovery.py",
+        "delivered = state != rows.PLANNED",
+        "delivered = state not in (rows.PLANNED, rows.CLAIMED)",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "a new life does not know the delivery keys of the last",
+        "supervisor/submissions.py",
+        "            self.keys.recall(key.place, key.said, key.call)\n",
+        "            pass\n",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "what a lost run has used is forgotten",
+        "supervisor/run_recovery.py",
+        "    spent = runs.accounts.spent_by_lost_run(spec.uid, spec.session, charges)\n",
+        "    spent = ()\n",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "a suspended run comes back with its whole budget",
+        "supervisor/run_recovery.py",
+        'above.node, kept["ledger"]',
+        'above.node, {**kept["ledger"], "used": {}}',
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "an approved call begins before that is written",
+        _APPROVALS,
+        "        self._journal.append((*changes, *prepared.changes), then, keep=False)\n",
+        "        self._journal.append((*changes, *prepared.changes))\n        then(True)\n",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "an approved call takes nothing of its run's budget",
+        "supervisor/judgement.py",
+        "        return self._bound(run, _ask(run, call.judged, call.call_fp)",
+        "        self._ledger.release(reserved)\n        return self._bound(run, _ask(run, call.judged, call.call_fp)",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "what follows a failure counts as news",
+        _DETECTORS,
+        "if outcome.ok and attempt.outcome is not None:",
+        "if attempt.outcome is not None:",
+        _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "a set that observes acts",
+        _DETECTORS,
+        "        if self.settings.observe:\n",
+        "        if False:\n",
+        _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "the words of every failure are news",
+        _DETECTORS,
+        "if outcome.feedback and not outcome.ok and outcome",
+        "if not outcome.ok and outcome",
+        _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "a tool that judges itself is not believed",
+        _DETECTORS,
+        "    if attempt.self_judged:\n        return f",
+        "    if False:\n        return f",
+        _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "a block never ends a run",
+        _DETECTORS,
+        'or (level == "block" and self.settings.block_settles)',
+        "or False",
+        "tests/supervisor/core/test_detector_sets.py",
+    ),
+    Mutant(
+        "refused calls count for nothing",
+        _DETECTORS,
+        'self._refused["unknown_tool"] = self._refused["inv',
+        '_ = self._refused["inv',
+        _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "wordings of writing tools are compared",
+        _DETECTORS,
+        "if ask.words and ask.read_only and ask.refresh is",
+        "if ask.words and ask.refresh is",
+        _DETECTORS_SUITE,
     ),
 )

@@ -228,7 +228,10 @@ class Daemon:
         return wall_ms() + self.world.ahead_ms
 
     def crash(self) -> None:
-        """Nothing is left of it but its file."""
+        """Nothing is left of it but its file. A result that was told without the disk says so itself: nobody knows what
+        the next life finds."""
+        for call in [call for call, result in self.world.told.items() if result.durable is False]:
+            del self.world.told[call]
         self.store.close()
         self.parts.table.close()
 

@@ -20,7 +20,7 @@ BATCH = 50
 
 
 def run(count: int, seed: int) -> Figures:
-    """So many sequences of steps. The first of a batch that fails is made as short as it gets, and ends that batch."""
+    """So many sequences of steps. The first of a batch that fails ends that batch."""
     figures, rng = Figures(), random.Random(seed)
     with structlog.testing.capture_logs():  # of disks that refuse there is enough
         for start in range(0, count, BATCH):
@@ -40,7 +40,8 @@ def _batch(figures: Figures, examples: int, number: int) -> None:
                 stateful_step_count=STEPS,
                 deadline=None,
                 database=None,
-                phases=(Phase.generate, Phase.shrink),
+                phases=(Phase.generate,),  # shortening what fails takes minutes
+                report_multiple_bugs=False,
                 suppress_health_check=list(HealthCheck),
             ),
         )
@@ -56,7 +57,7 @@ def _said(error: BaseException) -> str:
 
 SUITE = Suite(
     passes_when="0 effects doubled, 0 limits passed, one end of each call, nothing promised is lost by a crash",
-    push=300,
+    push=200,
     long=20_000,
     run=run,
 )
