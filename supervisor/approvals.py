@@ -8,6 +8,7 @@ told to ``runs``.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, assert_never
@@ -52,8 +53,9 @@ NS_FOREVER = 1 << 62
 class Starter(Protocol):
     """What is wanted of calls; `calls.Calls` is one."""
 
-    def ask(self, call: LiveCall, asked: approval_rows.Changes, text: str) -> None:
-        """Settle a new call as waiting, once ``asked`` is on the disk."""
+    def ask(self, call: LiveCall, asked: approval_rows.Changes, text: str, announced: Callable[[], None]) -> None:
+        """Settle a new call as waiting, once ``asked`` is on the disk. ``announced``: it is about to be told; what is
+        appended then is on the disk together with it."""
 
     def approved(self, checkpoint: Checkpoint, edited: str | None, run: LiveRun | None) -> Prepared:
         """The call that comes of an approval. Raises Refusal."""
@@ -137,7 +139,13 @@ class Approvals:
         self.book.enter(approval)
         call.approval, call.also = approval.id, approval_rows.pending(approval.id)
         call.watchers[approval, 0] = lambda result: self._told(approval, result)
-        self.calls.ask(call, approval_rows.asked(checkpoint, checkpoint.packed()), sentence(checkpoint))
+        rows = approval_rows.asked(checkpoint, checkpoint.packed())
+        self.calls.ask(call, rows, sentence(checkpoint), functools.partial(self._announced, approval))
+
+    def _announced(self, approval: LiveApproval) -> None:
+        """Its run waits before anybody hears of it: a run that is said to wait does so in the next life too."""
+        if approval.checkpoint.run is not None:
+            self.runs.asked(approval)
 
     def _told(self, approval: LiveApproval, result: CallResult) -> None:
         """The call that asked has settled: as waiting, or it was ended before anybody was asked."""
@@ -147,8 +155,6 @@ class Approvals:
             return
         approval.told = True
         self._look_earlier()
-        if approval.checkpoint.run is not None:
-            self.runs.asked(approval)
 
     # ------------------------------------------------------------ from doors
 
@@ -253,7 +259,6 @@ class Approvals:
     # ------------------------------------------------------------ the machine's effects
 
     def _carry(self, approval: LiveApproval, effects: machine.Effects, by: tuple[Asker, int] | None = None) -> None:
-        again = ""
         for effect in effects:
             match effect:
                 case machine.Write():
@@ -261,16 +266,13 @@ class Approvals:
                 case machine.Start():
                     self._start(approval, effect.cancelled)
                 case machine.Close():
-                    self._close(approval, effect)
-                case machine.AskAgain():
-                    again = f"; it is asked again as {self._ask_again(approval.checkpoint)}"
+                    self._close(approval, effect, by)
                 case machine.Answer():
                     assert by is not None
                     approval.waiting.append(by)
                     if approval.written:
                         self._answer(approval)
                 case machine.Refuse():
-                    effect.text += again
                     self._refuse(approval, effect, by)
                 case _:
                     assert_never(effect)
@@ -305,25 +307,42 @@ class Approvals:
             self.calls.drop(prepared.call, Status.CANCELLED, Reason.OPERATOR, "cancelled while it was approved")
         self._answer(approval)
 
-    def _close(self, approval: LiveApproval, close: machine.Close) -> None:
+    def _close(self, approval: LiveApproval, close: machine.Close, by: tuple[Asker, int] | None) -> None:
+        """It has ended, and what its run makes of that is on the disk with it."""
         frozen = approval.checkpoint
         self._take_back(approval)
         self.book.decided(approval)
-        in_run = frozen.run is not None and approval.told and self.runs.goes_on(frozen)
+        in_run = self.runs.waits_for(approval)
         answer = _answer_of(frozen, close, in_run)
-        if answer is not None:
-            approval.executed = self.calls.answer(frozen, *answer)
+        with self._journal.together():
+            if answer is not None:
+                approval.executed = self.calls.answer(frozen, *answer)
+            again = self._ask_again(frozen) if close.obstacle is Obstacle.STRICTER else None
+            then = functools.partial(self._closed, approval, close, by, again)
+            self._journal.append(approval_rows.decided(frozen, approval.decision(self._wall())), then)
+            if in_run:
+                self.runs.closed(approval, close)
 
-        def then(durable: bool) -> None:
-            approval.written = True
-            if durable:
-                self._answer(approval)
-            else:  # what was decided holds, and the disk may have it later
-                self._refuse(approval, machine.Refuse("store_unavailable", "decided, and not on the disk yet", True))
-
-        self._journal.append(approval_rows.decided(frozen, approval.decision(self._wall())), then)
-        if in_run:
-            self.runs.closed(approval, close)
+    def _closed(
+        self,
+        approval: LiveApproval,
+        close: machine.Close,
+        by: tuple[Asker, int] | None,
+        again: LiveApproval | None,
+        durable: bool,
+    ) -> None:
+        """What was decided holds also where the disk has not taken it: it may have it later, and that is said."""
+        approval.written = True
+        asked = ""
+        if again is not None:
+            again.told, asked = True, f"; it is asked again as {again.id}"
+            self._look_earlier()
+        if close.code:
+            self._refuse(approval, machine.Refuse(close.code, close.text + asked), by)
+        if durable:
+            self._answer(approval)
+        else:
+            self._refuse(approval, machine.Refuse("store_unavailable", "decided, and not on the disk yet", True))
 
     def _take_back(self, approval: LiveApproval) -> None:
         """Nothing has come of it."""
@@ -332,18 +351,15 @@ class Approvals:
             self.runs.release(held)
         approval.prepared = approval.executed = approval.edited = None
 
-    def _ask_again(self, frozen: Checkpoint) -> str:
-        """The same call, under the rules of now; the name of the question."""
+    def _ask_again(self, frozen: Checkpoint) -> LiveApproval:
+        """The same call, under the rules of now: a new question, which nobody has heard of yet."""
         checkpoint = self.questions.again(frozen)
         approval = LiveApproval(checkpoint, machine.ApprovalMachine(checkpoint.expires_at_ms))
-        approval.told = True
         self.book.enter(approval)
         rows = (*approval_rows.asked(checkpoint, checkpoint.packed()), *approval_rows.pending(approval.id))
         self._journal.append(rows)
-        self._look_earlier()
-        if checkpoint.run is not None:
-            self.runs.asked(approval)
-        return approval.id
+        self._announced(approval)
+        return approval
 
     def _answer(self, approval: LiveApproval) -> None:
         waiting, approval.waiting = approval.waiting, []

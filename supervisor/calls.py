@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import assert_never
 
 import trio
@@ -179,12 +180,15 @@ class Calls:
 
     # ------------------------------------------------------------ from approvals
 
-    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str) -> None:
-        """A person must be asked: the call settles as waiting for that once ``asked`` is on the disk."""
+    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], None]) -> None:
+        """A person must be asked: the call settles as waiting for that once ``asked`` is on the disk, and with it what
+        ``announced()`` appends."""
 
         def waits(call: LiveCall) -> None:
-            asked = machine.EndAsked(Status.WAITING_FOR_APPROVAL, Reason.APPROVAL_REQUIRED, now_ns(), text)
-            self._feed(call, asked)
+            waiting = machine.EndAsked(Status.WAITING_FOR_APPROVAL, Reason.APPROVAL_REQUIRED, now_ns(), text)
+            with self._journal.together():
+                announced()
+                self._feed(call, waiting)
 
         if call.machine.state is machine.State.WAITING:
             self._intents.ask(call, asked, waits)

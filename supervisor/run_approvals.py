@@ -114,6 +114,11 @@ class RunApprovals:
 
     # ------------------------------------------------------------ not approved
 
+    def waits_for(self, approval: LiveApproval) -> bool:
+        """Whether a run is held up by a question."""
+        run = self._find(approval.checkpoint)
+        return run is not None and approval.id in run.approvals
+
     def goes_on(self, frozen: Checkpoint) -> bool:
         """Whether there is somebody to be told what became of a question."""
         return self._find(frozen) is not None

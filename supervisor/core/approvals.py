@@ -102,16 +102,15 @@ class Start(msgspec.Struct, gc=False):
 
 
 class Close(msgspec.Struct, gc=False):
-    """Record that it ended without a call that runs. ``obstacle``: where that was why. ``then``: of a rejection."""
+    """Record that it ended without a call that runs. ``obstacle``: where that was why; for a stricter policy the
+    question is asked anew, under another name. ``then``: of a rejection. ``code``: whoever answered hears by it, once
+    that is on the disk, that the answer changes nothing; empty: nobody has answered, or it is what was answered."""
 
     state: State
     text: str
     obstacle: Obstacle | None = None
     then: Then = "feedback"
-
-
-class AskAgain(msgspec.Struct, gc=False):
-    """The question is asked anew, under another name."""
+    code: str = ""
 
 
 class Answer(msgspec.Struct, gc=False):
@@ -126,7 +125,7 @@ class Refuse(msgspec.Struct, gc=False):
     all: bool = False
 
 
-Effect: TypeAlias = Write | Start | Close | AskAgain | Answer | Refuse
+Effect: TypeAlias = Write | Start | Close | Answer | Refuse
 Effects: TypeAlias = tuple[Effect, ...]
 
 _STAY: Effects = ()
@@ -160,7 +159,7 @@ class ApprovalMachine:
 
     def _approve(self, given: Approve) -> Effects:
         if given.now_ms >= self.expires_at_ms:
-            return (*self._expire(TimeUp(given.now_ms)), Refuse("approval_expired", _LATE))
+            return self._end_late(given.now_ms, "approval_expired")
         if given.found is not None:
             return self._stumble(given, given.found)
         self.state, self.scope = State.APPROVED, given.scope
@@ -171,13 +170,11 @@ class ApprovalMachine:
     def _stumble(self, given: Approve, found: Found) -> Effects:
         self.state = State.VOID
         self._decide(given.by, given.now_ms, found.text)
-        close = Close(State.VOID, found.text, found.obstacle)
-        refuse = Refuse(CODES[found.obstacle], found.text)
-        return (close, AskAgain(), refuse) if found.obstacle is Obstacle.STRICTER else (close, refuse)
+        return (Close(State.VOID, found.text, found.obstacle, code=CODES[found.obstacle]),)
 
     def _reject(self, given: Reject) -> Effects:
         if given.now_ms >= self.expires_at_ms:
-            return (*self._expire(TimeUp(given.now_ms)), Refuse("approval_expired", _LATE))
+            return self._end_late(given.now_ms, "approval_expired")
         self.state = State.REJECTED
         self._decide(given.by, given.now_ms, given.note)
         return (Close(State.REJECTED, given.note, then=given.then), Answer())
@@ -185,9 +182,12 @@ class ApprovalMachine:
     def _expire(self, given: TimeUp) -> Effects:
         if given.now_ms < self.expires_at_ms:
             return _STAY
+        return self._end_late(given.now_ms)
+
+    def _end_late(self, now_ms: int, code: str = "") -> Effects:
         self.state = State.EXPIRED
-        self._decide(None, given.now_ms, "")
-        return (Close(State.EXPIRED, _LATE),)
+        self._decide(None, now_ms, "")
+        return (Close(State.EXPIRED, _LATE, code=code),)
 
     def _withdraw(self, given: Withdrawn) -> Effects:
         self.state = State.VOID

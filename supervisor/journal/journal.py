@@ -13,13 +13,16 @@ Rules
 4. When a commit takes longer than ``_PATIENCE_S``, who waits with a result hears False: a hung disk does not hold up
    the news that a call is over. Who waits with an intent goes on waiting; the call's deadline bounds that.
 5. While commits fail (``refuses``) no new call is taken. It ends by itself with the first that goes through.
+6. What is appended ``together`` is one entry: all of it is on the disk, or nothing, and who waits for any part of it
+   hears of the whole.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import structlog
@@ -59,6 +62,18 @@ class Entry:
             then(durable)
 
 
+def joined(entries: list[Entry]) -> Entry:
+    """Several as one (rule 6)."""
+    waiting = [entry for entry in entries if entry.then is not None]
+
+    def tell_all(durable: bool) -> None:
+        for entry in waiting:
+            entry.tell(durable)
+
+    changes = tuple(change for entry in entries for change in entry.changes)
+    return Entry(changes, tell_all if waiting else None, any(entry.keep for entry in entries))
+
+
 class Group:
     """What one commit writes. ``lost``: how many dropped events it tells of; ``error``: why it is not written; ``seq``:
     the number of the last event then."""
@@ -78,6 +93,8 @@ class Journal:
         self._store = store
         self._thread = CommitThread(self._write)
         self._pending: list[Entry] = []
+        self._joining: list[Entry] | None = None
+        """What a block of `together` has appended so far."""
         self._taking = threading.Lock()
         """Held where `_pending` is changed: the thread takes what is in it when it gets to it, and not what was in it
         when it was rung."""
@@ -101,6 +118,9 @@ class Journal:
 
     def append(self, changes: tuple[Change, ...], then: Then | None = None, keep: bool = True) -> None:
         """Write, in order; with ``then`` at once (rules 1, 2), which may be called before this returns (rule 4)."""
+        if self._joining is not None:
+            self._joining.append(Entry(changes, then, keep))
+            return
         if self._stalled and keep and then is not None:
             self.append(changes)
             then(False)
@@ -118,6 +138,22 @@ class Journal:
             self._start()
         elif waiting == 1:
             self._wake(self._later())
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is appended in the block is one entry (rule 6). A block inside of another is part of it."""
+        if self._joining is not None:
+            yield
+            return
+        entries: list[Entry] = []
+        self._joining = entries
+        try:
+            yield
+        finally:  # whatever went wrong: what has been said has happened
+            self._joining = None
+            if entries:
+                one = joined(entries)
+                self.append(one.changes, one.then, one.keep)
 
     def _redacted(self, change: Change) -> Change:
         event = change.event

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from supervisor.core.policy import Action, Policy, Rule, Ruling
 from supervisor.core.tools import Tools
 from supervisor.journal import approval_rows
 from supervisor.journal.approval_rows import StoredApproval
+from supervisor.journal.journal import Entry, joined
 from supervisor.journal.store import Change
 from supervisor.live_approval import LiveApproval, Prepared
 from supervisor.live_call import LiveCall
@@ -39,10 +41,21 @@ class Disk:
         self.takes: bool | None = True
         """None: it has not answered yet."""
         self.written: list[Change] = []
+        self._joining: list[Entry] | None = None
         self._held: list[tuple[tuple[Change, ...], Callable[[bool], None]]] = []
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        self._joining = entries = []
+        yield
+        self._joining = None
+        one = joined(entries)
+        self.append(one.changes, one.then)
+
     def append(self, changes: tuple[Change, ...], then: Any = None, keep: bool = True) -> None:
-        if then is None:
+        if self._joining is not None:
+            self._joining.append(Entry(changes, then, keep))
+        elif then is None:
             self.written += changes
         elif self.takes is None:
             self._held.append((changes, then))
@@ -72,8 +85,9 @@ class Calls:
         self.refusals: list[tuple[Reason, str]] = []
         self.not_now: Refusal | None = None
 
-    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str) -> None:
+    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], None]) -> None:
         self._world.disk.append(asked)
+        announced()
         call.tell(self._result(call, Status.WAITING_FOR_APPROVAL))
 
     def _result(self, call: LiveCall, status: Status) -> CallResult:
@@ -125,6 +139,9 @@ class Runs:
 
     def goes_on(self, frozen: Checkpoint) -> bool:
         return self.lives
+
+    def waits_for(self, approval: LiveApproval) -> bool:
+        return self.lives and ("asked", approval.id) in self.said
 
     def closed(self, approval: LiveApproval, close: Close) -> None:
         self.said.append((close.state, close.obstacle))

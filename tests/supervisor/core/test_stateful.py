@@ -172,10 +172,12 @@ class LivesOfADaemon(RuleBasedStateMachine):
             assert limit is None or self.used[node] < limit, f"{node} has {limit}, and one more was let in"
             self.entered[node] += 1
 
-    def is_full(self, run: str | None) -> bool:
+    def is_used_up(self, run: str | None) -> bool:
         limited = [(node, limit) for node in self.chain(run) if (limit := self.limits[node]) is not None]
-        calls = any(self.entered[node] >= limit for node, limit in limited)
-        return calls or self.running() >= BRANCHES
+        return any(self.entered[node] >= limit for node, limit in limited)
+
+    def is_full(self, run: str | None) -> bool:
+        return self.is_used_up(run) or self.running() >= BRANCHES
 
     def running(self) -> int:
         return sum(call.stake is not None for call in self.daemon.calls.live.values())
@@ -198,7 +200,7 @@ class LivesOfADaemon(RuleBasedStateMachine):
     def approve(self, name: str, question: Question, edited: bool) -> list[Any]:
         """The first person's word counts, while what was asked for is still what would run."""
         thing = question.thing
-        counts = not question.answer and self.fits(question, edited)
+        counts = not question.answer and self.fits(question, edited) and not self.is_used_up(thing.run)
         arguments = f'{{"n": {self.number(thing)}}}' if edited else None
         heard = self.daemon.ask(cm.Decide, name, "approve", arguments=arguments)
         if heard and isinstance(heard[0], cm.Failed):
@@ -208,8 +210,10 @@ class LivesOfADaemon(RuleBasedStateMachine):
             question.answer, thing.approved = "approve", thing.approved + 1
             if thing.run is not None:
                 self.let_in(thing.run)
+        elif not question.answer:  # it changes nothing, which is told when that is on the disk
+            question.answer = "void"
         else:
-            assert question.answer == "approve", f"{name} was {question.answer or 'not what it had been'}"
+            assert question.answer in ("approve", "void"), f"{name} was {question.answer}"
         return heard
 
     def fits(self, question: Question, edited: bool) -> bool:
@@ -317,11 +321,9 @@ class LivesOfADaemon(RuleBasedStateMachine):
         self.deliver(self.things[-1], self.things[-1].numbers[0])
 
     def is_promised(self, view: Any) -> bool:
-        """Whoever was told that it waits was told that this is on the disk. (One that is asked again, because the rules
-        are others now, is told before.)"""
+        """Whoever was told that it waits was told that this is on the disk."""
         told = self.world.told.get(view.call)
-        again = sum(question.call == view.call for question in self.questions.values()) > 1
-        return told is not None and bool(told.durable) and not (again and self.daemon.unsynced)
+        return told is not None and bool(told.durable)
 
     def forget_what_was_not_said(self) -> None:
         """What was decided or called off may be lost until somebody was told that it is on the disk; effects in runs
@@ -341,7 +343,7 @@ class LivesOfADaemon(RuleBasedStateMachine):
 
     def waiting(self) -> dict[str, Any]:
         """Runs that wait for a person who has not answered, with all that they are part of: a crash changes nothing of
-        that. (Where the answer is on the disk and what the run makes of it is not, the run goes on with the answer.)"""
+        that."""
         questions = {one.run for one in self.asked().values()}
         views = {run: view for run in self.going() if (view := self.view(run)).stop is not None and run in questions}
         return {run: view for run, view in views.items() if {*self.chain(run)} <= {*views, *NODES}}
@@ -357,6 +359,7 @@ class LivesOfADaemon(RuleBasedStateMachine):
         """What has been heard since, and questions that have come up."""
         for question in self.questions.values():
             decided = question.decided
+            assert decided is None or question.answer != "void", "what had changed was approved"
             if decided is not None and decided.call is not None and decided.call not in self.of_call:
                 self.of_call[decided.call] = question.thing
                 self.daemon.ask(cm.Wait, decided.call)
@@ -483,3 +486,46 @@ def test_what_waits_for_a_person_waits_through_a_crash_with_what_its_run_has_use
     lives.decide(0, "approve")
     lives.daemon.settle_down()
     assert lives.world.done == {1: 1, 2: 1}
+
+
+def test_a_run_waits_on_the_disk_before_anybody_hears_that_it_does(lives: LivesOfADaemon) -> None:
+    lives.submit("send", 1, keyed=True, detach=False)
+    while not lives.asked():
+        assert lives.daemon.unsynced
+        lives.daemon.sync(1)
+    (question,) = lives.asked().values()
+    assert list(lives.waiting()) == [question.run]
+    lives.crash()
+    assert list(lives.asked()) == [question.approval]
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_a_question_that_is_asked_again_is_named_when_it_is_on_the_disk(lives: LivesOfADaemon, run: int) -> None:
+    lives.a_run_that_waits_when_it_crashes(run)
+    (first,) = lives.asked()
+    lives.somebody_changes_the_rules_or_the_tool(ASK, other=False)
+    unheard = lives.daemon.ask(cm.Decide, first, "approve")
+    lives.questions[first].answer = "void"
+    assert not unheard
+    lives.crash()
+    assert list(lives.asked()) == [first], "and before that it never was"
+    heard = lives.daemon.ask(cm.Decide, first, "approve")
+    lives.questions[first].answer = "void"
+    lives.daemon.sync()
+    (second,) = lives.asked()
+    assert heard[0].error.code == "policy_changed"
+    assert second in heard[0].error.message
+    lives.crash()
+    assert list(lives.asked()) == [second]
+
+
+def test_a_question_that_expires_ends_its_run_with_it_or_not_at_all(lives: LivesOfADaemon) -> None:
+    lives.a_run_that_waits_when_it_crashes(1)
+    (run,) = lives.waiting()
+    lives.days_pass()
+    for question in lives.questions.values():
+        question.answer = "expired"
+    lives.daemon.sync(1)
+    lives.daemon.crash()
+    lives.daemon = Daemon(lives.world)
+    assert lives.view(run).stop.reason == "approval_expired"

@@ -133,6 +133,35 @@ async def test_a_full_disk_is_told_and_what_must_be_kept_is_written_when_there_i
         assert (intent.durable, result.durable) == ([False], [False])
 
 
+@pytest.mark.parametrize("room", [True, False])
+async def test_what_is_appended_together_is_written_and_told_as_one(path: str, room: bool) -> None:
+    async with running(path) as (disk, journal):
+        first, second = Heard(), Heard()
+        disk.refuse = [] if room else [NoRoomError("full")]
+        with journal.together():
+            journal.append((event("call_claimed"),), first, keep=False)
+            with journal.together():
+                journal.append((event("call_ended"),))
+            journal.append((event("run_settled"),), second)
+            assert not disk.commits
+        await second.told.wait()
+        assert (first.durable, second.durable) == ([room], [room])
+        await journal.wait_moved(2)
+        assert kinds(disk) == ["call_claimed", "call_ended", "run_settled"], "all of it is to be kept if any is"
+
+
+async def test_together_is_over_with_its_block_whatever_ends_it(path: str) -> None:
+    async with running(path) as (disk, journal):
+        broken = journal.together()
+        broken.__enter__()
+        journal.append((event("call_ended"),))
+        assert not broken.__exit__(LookupError, LookupError(), None)
+        heard = Heard()
+        journal.append((event("call_sent"),), heard)
+        await heard.told.wait()
+        assert kinds(disk) == ["call_ended", "call_sent"]
+
+
 async def test_after_a_failed_fsync_nothing_is_tried_again(path):
     async with running(path) as (disk, journal):
         disk.refuse = [BrokenStoreError("fsync")]
