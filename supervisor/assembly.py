@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol._contracts import IsolationLevel, Limits
 from protocol._deadlines import NS_PER_MS
 from supervisor.accounts import Accounts
 from supervisor.approvals import Approvals
-from supervisor.calls import Calls
+from supervisor.calls import Calls, Given
 from supervisor.config import Config
 from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.killer import KillerLink
@@ -57,6 +56,23 @@ from supervisor.zygote_options import flavours_of
 _PROCESSES_PER_CALL = 4
 
 
+class Steering(NamedTuple):
+    """What bounds and allows calls: their runs, and the people who are asked."""
+
+    runs: Runs
+    rounds: Rounds
+    judgement: Judgement
+    approvals: Approvals
+
+
+class Doors(NamedTuple):
+    """What clients come through, and those behind it who answer in their own time."""
+
+    readers: EventReaders
+    metrics: MetricsDesk
+    unix: UnixDoor
+
+
 @dataclass(slots=True)
 class Parts:
     """A daemon, assembled and not started."""
@@ -67,19 +83,15 @@ class Parts:
     table: DeadlineTable
     killer: KillerLink
     second_line: SecondLine
-    zygotes: dict[str, ZygoteLink]
+    makers: Makers
     pools: dict[str, Pool]
-    make_zygote: Callable[[str, str, HeldBy], ZygoteLink]
-    make_pool: Callable[[str, str, Limits, int, IsolationLevel], Pool]
     tools: Tools
     calls: Calls
     runs: Runs
     approvals: Approvals
     endings: Endings
     journal: Journal
-    readers: EventReaders
-    metrics: MetricsDesk
-    door: UnixDoor
+    doors: Doors
 
 
 class Makers:
@@ -150,9 +162,40 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
     journal, killer = Journal(store), KillerLink(table)
     shelf = Shelf(settings.output_quota_bytes, settings.output_ttl_ms)
     endings = Endings(OutputStore(state.outputs), shelf, settings.result_ttl_ms, journal)
-    admission = Admission(settings.in_flight, settings.queue)
+    admission, records = Admission(settings.in_flight, settings.queue), LifeRecords(journal, store.life)
     # Never the name of a call of an earlier life, and hardly that of another daemon's.
-    boot, records = f"{secrets.token_hex(2)}{store.life:03x}", LifeRecords(journal, store.life)
+    boot = f"{secrets.token_hex(2)}{store.life:03x}"
+    steering = _steering(config, boot, tools, journal)
+    judgement, approvals = steering.judgement, steering.approvals
+    given = Given(
+        boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement, approvals
+    )
+    calls = Calls(given)
+    _tie(steering, calls)
+    second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
+    killer.on_change = [second_line.look_now, calls.killer_changed]
+    makers = Makers(config, state, groups, table, killer, second_line, calls)
+    makers.first_ones()
+    return Parts(
+        host=host,
+        state=state,
+        groups=groups,
+        table=table,
+        killer=killer,
+        second_line=second_line,
+        makers=makers,
+        pools=calls.pools,
+        tools=tools,
+        calls=calls,
+        runs=steering.runs,
+        approvals=approvals,
+        endings=endings,
+        journal=journal,
+        doors=_doors(config, socket_path, given, calls, steering, groups, makers),
+    )
+
+
+def _steering(config: Config, boot: str, tools: Tools, journal: Journal) -> Steering:
     runs = Runs(
         boot,
         journal,
@@ -161,47 +204,41 @@ def assemble(config: Config, socket_path: str, state: StateDirectory, groups: Co
         pauses=config.approval.clock == "pause",
     )
     rounds = Rounds(runs)
-    judgement = Judgement(runs, rounds)
     approvals = Approvals(boot, config.approval, Policy(config.policy), tools, journal)
-    calls = Calls(
-        boot, host, tools, endings, admission, killer, journal, records, config.quarantine, judgement, approvals
-    )
+    runs.tools = tools.names
+    return Steering(runs, rounds, Judgement(runs, rounds), approvals)
+
+
+def _tie(steering: Steering, calls: Calls) -> None:
+    """What runs and approvals want of calls, which are made with them."""
+    runs, judgement, approvals = steering.runs, steering.judgement, steering.approvals
     approvals.calls = calls
     approvals.runs = RunApprovals(runs, judgement, approvals)
-    runs.tools, runs.end_call, runs.open_effects = tools.names, calls.end, calls.effects.open_of_run
+    runs.end_call, runs.open_effects = calls.end, calls.effects.open_of_run
+    runs.check = Finishing(runs, calls.start_own).check
     doubts = Doubts(runs, calls.effects)
     judgement.doubts, calls.reconciler.leave_to_ask = doubts.before, doubts.leave_to_ask
-    runs.check = Finishing(runs, calls.start_own).check
-    second_line = SecondLine(calls.workers, killer, settings.confirm_budget_ms * NS_PER_MS, calls.unconfirmed_death)
-    killer.on_change = [second_line.look_now, calls.killer_changed]
-    makers = Makers(config, state, groups, table, killer, second_line, calls)
-    makers.first_ones()
-    health = Health(calls, product_version(), host, groups.why_not, settings.frame_limit, killer, journal)
+
+
+def _doors(
+    config: Config,
+    socket_path: str,
+    given: Given,
+    calls: Calls,
+    steering: Steering,
+    groups: ControlGroups,
+    makers: Makers,
+) -> Doors:
+    tools, journal = given.tools, given.journal
+    frame_limit = config.daemon.frame_limit
+    health = Health(calls, product_version(), given.host, groups.why_not, frame_limit, given.killer, journal)
     readers = EventReaders(journal)
     metrics = MetricsDesk(journal, Metrics(tools.is_served, config.alerts))
-    run_desk = RunDesk(runs, rounds)
-    desk = Desk(calls, tools, health, readers, run_desk, approvals, metrics, _effective(config, socket_path))
-    return Parts(
-        host=host,
-        state=state,
-        groups=groups,
-        table=table,
-        killer=killer,
-        second_line=second_line,
-        zygotes=makers.zygotes,
-        pools=calls.pools,
-        make_zygote=makers.zygote,
-        make_pool=makers.pool,
-        tools=tools,
-        calls=calls,
-        runs=runs,
-        approvals=approvals,
-        endings=endings,
-        journal=journal,
-        readers=readers,
-        metrics=metrics,
-        door=UnixDoor(desk, _door_limits(config), makers.roots, Refusals(journal.note)),
-    )
+    run_desk = RunDesk(steering.runs, steering.rounds)
+    effective = _effective(config, socket_path)
+    desk = Desk(calls, tools, health, readers, run_desk, steering.approvals, metrics, effective)
+    door = UnixDoor(desk, _door_limits(config), makers.roots, Refusals(journal.note))
+    return Doors(readers, metrics, door)
 
 
 def _most_workers(config: Config) -> int:

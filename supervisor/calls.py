@@ -12,7 +12,7 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import trio
 
@@ -59,25 +59,28 @@ from supervisor.settlement import Settlement
 from supervisor.submissions import Submissions
 
 
+class Given(NamedTuple):
+    """What calls stand on, made before them. ``boot``: what their names begin with."""
+
+    boot: str
+    host: Host
+    tools: Tools
+    endings: Endings
+    admission: admission.Admission
+    killer: KillerLink
+    journal: Journal
+    records: LifeRecords
+    quarantine: QuarantineSettings
+    judgement: Judgement
+    approvals: Approvals
+
+
 class Calls:
     """Every call of this daemon. Inputs: `submit`, `end`, and a pool's `Audience`."""
 
-    def __init__(
-        self,
-        boot: str,
-        host: Host,
-        tools: Tools,
-        endings: Endings,
-        admit: admission.Admission,
-        killer: KillerLink,
-        journal: Journal,
-        records: LifeRecords,
-        quarantine: QuarantineSettings,
-        judgement: Judgement,
-        approvals: Approvals,
-    ) -> None:
-        self._endings, self._journal, self._records = endings, journal, records
-        self._admission = admit
+    def __init__(self, given: Given) -> None:
+        self._endings, self._journal, self._records = given.endings, given.journal, given.records
+        self._admission, self._approvals = given.admission, given.approvals
         self._nonces = itertools.count(1)
         self._granted: deque[admission.Effect] = deque()
         self._over: deque[str] = deque()
@@ -90,38 +93,51 @@ class Calls:
         self._watch = OutputWatch(self.end)
         self._memory = MemoryWatch(self.live, self.end)
         self._processor_time = ProcessorTime(self.live)
-        self._placement = placement = Placement(killer, self._place)
-        self.gate = Gate(placement, quarantine, journal.note)
-        self._intents = Intents(journal, endings.result_ttl_ms, self._not_durable)
-        self.effects = Effects(journal)
-        self.environment = Environment(os.environ)
-        journal.redaction = LOG.redaction = self.environment.redaction
-        self.reconciler = Reconciler(
-            tools, self.effects, journal, self._place_after, self._is_stopping, self._release_key
+        self._placement = placement = Placement(given.killer, self._place)
+        self.gate = Gate(placement, given.quarantine, given.journal.note)
+        self._intents = Intents(given.journal, given.endings.result_ttl_ms, self._not_durable)
+        self.effects, self.environment = Effects(given.journal), Environment(os.environ)
+        given.journal.redaction = LOG.redaction = self.environment.redaction
+        self.settlement = self._make_settlement(given)
+        self.retries = Retries(
+            self.settlement, self._endings, self.gate.trouble, self._journal.note, self._feed, self._keep_time
         )
-        aftermath = Aftermath(self._place_after, self._is_stopping, self.reconciler)
-        self.settlement = Settlement(
-            host,
-            placement.pools,
-            endings,
+        self.retries.charge = given.judgement.retry
+        self._submissions = self._make_submissions(given)
+        self.pools, self.workers = placement.pools, placement.workers
+        self.idle, self.killer_changed = placement.idle, placement.killer_changed
+        self.spawned = given.records.spawned
+
+    def _make_settlement(self, given: Given) -> Settlement:
+        self.reconciler = Reconciler(
+            given.tools, self.effects, given.journal, self._place_after, self._is_stopping, self._release_key
+        )
+        return Settlement(
+            given.host,
+            self._placement.pools,
+            given.endings,
             self._intents,
             self.gate.trouble,
-            aftermath,
+            Aftermath(self._place_after, self._is_stopping, self.reconciler),
             self.effects,
             self.environment.redaction,
             self.live,
             self._is_over,
-            judgement,
+            given.judgement,
         )
-        self.retries = Retries(self.settlement, endings, self.gate.trouble, journal.note, self._feed, self._keep_time)
-        self._approvals = approvals
-        self.retries.charge = judgement.retry
-        self._submissions = Submissions(
-            boot, host, tools, self.gate, journal, self.settlement, self.live, judgement, approvals
+
+    def _make_submissions(self, given: Given) -> Submissions:
+        return Submissions(
+            given.boot,
+            given.host,
+            given.tools,
+            self.gate,
+            given.journal,
+            self.settlement,
+            self.live,
+            given.judgement,
+            given.approvals,
         )
-        self.pools, self.workers = placement.pools, placement.workers
-        self.idle, self.killer_changed = placement.idle, placement.killer_changed
-        self.spawned = records.spawned
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep time for calls that have no worker yet, and run the slow ends of others, until cancelled."""

@@ -121,7 +121,7 @@ class Daemon:
 
     async def _serve(self, parts: Parts, listener: socket.socket) -> None:
         async with trio.open_nursery() as doors:
-            doors.start_soon(parts.door.serve, listener)
+            doors.start_soon(parts.doors.unix.serve, listener)
             oldest_s = (wall_ms() - RETENTION_MS) / 1_000
             doors.start_soon(
                 functools.partial(trio.to_thread.run_sync, parts.state.sweep, oldest_s, abandon_on_cancel=True)
@@ -135,7 +135,7 @@ class Daemon:
     async def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
         await nursery.start(self._hear_signals)
         await nursery.start(parts.journal.run)
-        await nursery.start(parts.readers.run)
+        await nursery.start(parts.doors.readers.run)
         await nursery.start(parts.killer.run)
         await nursery.start(parts.calls.run)
         await nursery.start(parts.runs.run)
@@ -145,7 +145,7 @@ class Daemon:
         for key in self._config.budgets.missing_tools(parts.tools.names()):
             self._log.warning("limit_of_no_tool", key=key)
         _settle_memory()
-        await nursery.start(parts.metrics.run)
+        await nursery.start(parts.doors.metrics.run)
         nursery.start_soon(self._expire, parts)
         nursery.start_soon(parts.endings.run)
 

@@ -32,7 +32,7 @@ async def start_workforce(
     """
     started: list[Pool] = []
     for name, pool in list(parts.pools.items()):
-        await nursery.start(parts.zygotes[name].run)
+        await nursery.start(parts.makers.zygotes[name].run)
         await _first_worker(pool, nursery)
         parts.tools.serve(pool.tools, name)
         started.append(pool)
@@ -40,9 +40,9 @@ async def start_workforce(
         zygote = place.zygote
         if holder_of(place.isolation) != holder_of(settings.isolation):
             zygote = f"{zygote}/{holder_of(place.isolation)}"
-            if zygote not in parts.zygotes:
-                await nursery.start(parts.make_zygote(place.zygote, zygote, holder_of(place.isolation)).run)
-        pool = parts.make_pool(flavour, zygote, place.limits, 0, place.isolation)
+            if zygote not in parts.makers.zygotes:
+                await nursery.start(parts.makers.zygote(place.zygote, zygote, holder_of(place.isolation)).run)
+        pool = parts.makers.pool(flavour, zygote, place.limits, 0, place.isolation)
         await nursery.start(pool.run, False)
         started.append(pool)
     _look_at_secrets(parts)
@@ -82,7 +82,7 @@ async def _first_worker(pool: Pool, nursery: trio.Nursery) -> None:
 
 async def _prove_all(parts: Parts, pools: list[Pool]) -> None:
     """One kill for each zygote. Where a namespace does not contain what it should, guards take its place."""
-    for zygote in parts.zygotes.values():
+    for zygote in parts.makers.zygotes.values():
         pool = next(pool for pool in pools if pool.zygote is zygote)
         try:
             await prove(pool)
@@ -97,7 +97,7 @@ def _note_grounds(parts: Parts, first: str) -> None:
     host = parts.host
     host.grounds = {flavour: pool.ground for flavour, pool in parts.pools.items()}
     host.containment, host.isolation = host.grounds[first].containment, host.grounds[first].isolation
-    for zygote in parts.zygotes.values():
+    for zygote in parts.makers.zygotes.values():
         if zygote.refused is not None and zygote.refused not in parts.groups.why_not:
             parts.groups.why_not.append(zygote.refused)
 

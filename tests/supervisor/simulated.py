@@ -194,7 +194,7 @@ class Daemon:
             self.parts: Parts = assembly.assemble(config, "/nonexistent/socket", state, ControlGroups(), store)
         self._stand_in()
         self.calls, self.runs, self.approvals = self.parts.calls, self.parts.runs, self.parts.approvals
-        self.desk = self.parts.door._desk
+        self.desk = self.parts.doors.unix._desk
         self.ledger = self.runs.ledger
         self.calls.recall(recovered)
         recall_runs(self.runs, runs)
