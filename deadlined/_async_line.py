@@ -10,8 +10,9 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import ByteStream
 
-from deadlined._conversation import Conversation, Exchange, Request
+from deadlined._conversation import Conversation, Exchange
 from deadlined._errors import ConnectionLost, DaemonSilent
+from protocol._client_messages import Request
 
 READ_SIZE = 1 << 16
 

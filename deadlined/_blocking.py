@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from deadlined._conversation import Conversation, Exchange, Request
+from deadlined._conversation import Conversation, Exchange
 from deadlined._errors import ConnectionLost, DaemonNotRunning, DaemonSilent
+from protocol._client_messages import Request
 
 READ_SIZE = 1 << 16
 

@@ -18,62 +18,12 @@ from typing import TypeVar
 
 from deadlined._errors import ConnectionLost, DeadlinedError, NotUnderstood, RequestRefused
 from protocol import _client_messages as cm
+from protocol._client_messages import Answer, Request
 from protocol._codecs import client_to_daemon
 from protocol._errors import InvalidArguments, LocalProtocolError, RemoteProtocolError
 from protocol._framing import FRAME_HARD_LIMIT, FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
 
-Request = (
-    cm.Submit
-    | cm.Cancel
-    | cm.Wait
-    | cm.ReadOutput
-    | cm.ListTools
-    | cm.AskStatus
-    | cm.ListProcesses
-    | cm.ReadEvents
-    | cm.OpenRun
-    | cm.StepRun
-    | cm.ReserveModel
-    | cm.SettleModel
-    | cm.AddEvidence
-    | cm.FinishRun
-    | cm.CancelRun
-    | cm.ResumeRun
-    | cm.ShowRun
-    | cm.WaitRun
-    | cm.ListRuns
-    | cm.ListApprovals
-    | cm.Decide
-    | cm.ListEffects
-    | cm.CloseEffect
-    | cm.AskMetrics
-    | cm.AskConfig
-)
-Answer = (
-    cm.Submitted
-    | cm.Settled
-    | cm.Pending
-    | cm.CancelAccepted
-    | cm.OutputChunk
-    | cm.Tools
-    | cm.DaemonStatus
-    | cm.Processes
-    | cm.Events
-    | cm.RunOpened
-    | cm.RunState
-    | cm.ModelReserved
-    | cm.EvidenceTaken
-    | cm.FinishRefused
-    | cm.RunSettled
-    | cm.Runs
-    | cm.Approvals
-    | cm.Decided
-    | cm.Effects
-    | cm.EffectClosed
-    | cm.Metrics
-    | cm.EffectiveConfig
-)
 Kind = TypeVar("Kind")
 
 UNKNOWN_CALL = "unknown_call"

@@ -15,7 +15,7 @@ from anyio.abc import ByteStream
 
 from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submit_message
 from deadlined._async_line import AsyncLine
-from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
+from deadlined._conversation import Exchange, Kind, cancel_of, was_live
 from deadlined._errors import DaemonNotRunning
 from deadlined._following import POLL_S, EventCursor, OutputCursor
 from deadlined._run_words import RunOptions, open_message
@@ -262,7 +262,7 @@ class AsyncClient:
     async def _opened(self, message: cm.OpenRun) -> AsyncRun:
         return AsyncRun(self, (await self._ask(message, cm.RunOpened)).run.run)
 
-    async def _ask(self, request: Request, kind: type[Kind]) -> Kind:
+    async def _ask(self, request: cm.Request, kind: type[Kind]) -> Kind:
         return (await self._line.answered(request)).outcome(kind)
 
     async def _connect(self) -> ByteStream:

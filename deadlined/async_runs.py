@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 import anyio
 
 from deadlined._arguments import Arguments, SubmitOptions
-from deadlined._conversation import Exchange, Request
+from deadlined._conversation import Exchange
 from deadlined._errors import DeadlinedError, RunStopped
 from deadlined._run_words import Going, finished, going_on, has_ended, must_cancel
 from deadlined.runs import LEAVING_S, ModelCall
@@ -106,7 +106,7 @@ class AsyncRun:
         """Its committed events; with ``follow`` also what happens from then on, until it has settled."""
         return self._client.events(after=after, run=self.id, follow=follow)
 
-    async def _going_on(self, request: Request, kind: type[Going]) -> Going:
+    async def _going_on(self, request: cm.Request, kind: type[Going]) -> Going:
         try:
             return going_on(await self._heard(request), kind)
         except RunStopped as stopped:
@@ -122,7 +122,7 @@ class AsyncRun:
         self.stop = (await self._heard(request)).outcome(cm.RunSettled).stop
         return self.stop
 
-    async def _heard(self, request: Request) -> Exchange:
+    async def _heard(self, request: cm.Request) -> Exchange:
         exchange = self._client._line.ask_nowait(request)
         await self._client._over(exchange)
         return exchange

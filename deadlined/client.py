@@ -13,7 +13,7 @@ from typing import Literal, Unpack
 
 from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submit_message
 from deadlined._blocking import BlockingLine, connect
-from deadlined._conversation import Exchange, Kind, Request, cancel_of, was_live
+from deadlined._conversation import Exchange, Kind, cancel_of, was_live
 from deadlined._following import POLL_S, EventCursor, OutputCursor
 from deadlined._run_words import RunOptions, open_message
 from deadlined.runs import Run, open_block
@@ -227,7 +227,7 @@ class Client:
     def _opened(self, message: cm.OpenRun) -> Run:
         return Run(self, self._ask(message, cm.RunOpened).run.run)
 
-    def _ask(self, request: Request, kind: type[Kind]) -> Kind:
+    def _ask(self, request: cm.Request, kind: type[Kind]) -> Kind:
         return self._line.answered(request).outcome(kind)
 
     def _end_in_daemon(self, exchange: Exchange) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Unpack
 
 from deadlined._arguments import Arguments, SubmitOptions
-from deadlined._conversation import Exchange, Request
+from deadlined._conversation import Exchange
 from deadlined._errors import DeadlinedError, RunStopped
 from deadlined._run_words import Going, ModelUsage, finished, going_on, has_ended, must_cancel
 from protocol import _client_messages as cm
@@ -125,7 +125,7 @@ class Run:
         """Its committed events; with ``follow`` also what happens from then on, until it has settled."""
         return self._client.events(after=after, run=self.id, follow=follow)
 
-    def _going_on(self, request: Request, kind: type[Going]) -> Going:
+    def _going_on(self, request: cm.Request, kind: type[Going]) -> Going:
         try:
             return going_on(self._heard(request), kind)
         except RunStopped as stopped:
@@ -141,7 +141,7 @@ class Run:
         self.stop = self._heard(request).outcome(cm.RunSettled).stop
         return self.stop
 
-    def _heard(self, request: Request) -> Exchange:
+    def _heard(self, request: cm.Request) -> Exchange:
         exchange = self._client._line.ask(request)
         self._client._line.wait_until(lambda: exchange.over, None)
         return exchange

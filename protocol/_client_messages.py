@@ -278,17 +278,9 @@ class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown
     id: RequestId
 
 
-FromClient = (
-    Hello
-    | Submit
-    | Cancel
-    | Wait
-    | ReadOutput
-    | ListTools
-    | AskStatus
-    | ListProcesses
-    | ReadEvents
-    | OpenRun
+CallRequest = Submit | Cancel | Wait | ReadOutput
+RunRequest = (
+    OpenRun
     | StepRun
     | ReserveModel
     | SettleModel
@@ -299,13 +291,13 @@ FromClient = (
     | ShowRun
     | WaitRun
     | ListRuns
-    | ListApprovals
-    | Decide
-    | ListEffects
-    | CloseEffect
-    | AskMetrics
-    | AskConfig
 )
+ApprovalRequest = ListApprovals | Decide
+EffectRequest = ListEffects | CloseEffect
+LookRequest = ListTools | AskStatus | ListProcesses | AskMetrics | AskConfig
+Request = CallRequest | ReadEvents | RunRequest | ApprovalRequest | EffectRequest | LookRequest
+"""Whatever has a number and is answered."""
+FromClient = Hello | Request
 
 
 class Welcome(msgspec.Struct, tag="welcome", tag_field="op"):
@@ -541,9 +533,8 @@ class Failed(msgspec.Struct, tag="failed", tag_field="op"):
     error: ErrorInfo
 
 
-FromDaemon = (
-    Welcome
-    | Submitted
+Answer = (
+    Submitted
     | Settled
     | Pending
     | CancelAccepted
@@ -565,5 +556,5 @@ FromDaemon = (
     | EffectClosed
     | Metrics
     | EffectiveConfig
-    | Failed
 )
+FromDaemon = Welcome | Answer | Failed

@@ -179,6 +179,8 @@ class StopRecord(msgspec.Struct):
     settled_at_ms: int = 0
     effects_left_out: int = 0
     """Unresolved effects that are not in it, older than those that are."""
+    durable: bool = True
+    """False: the disk would not take it when it was told; a crash may undo it."""
 
 
 class RunView(msgspec.Struct):

@@ -26,12 +26,12 @@ from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
 from protocol._places import PlaceError, find_socket
 from supervisor.assembly import Parts, assemble, product_version
-from supervisor.clock import now_ns, offsets, wall_ms
+from supervisor.clock import now_ns, wall_ms
+from supervisor.clock_watch import ClockWatch
 from supervisor.config import Config, ConfigError, load
 from supervisor.containment.cgroups import ControlGroups
 from supervisor.containment.probe import ProbeFailed
 from supervisor.containment.zygote import SpawnError
-from supervisor.core.clock_gaps import gap_between
 from supervisor.doors.listening import DoorError, SocketTakenError, open_socket
 from supervisor.journal.store import StoreError
 from supervisor.logs import LOG, open_log, say
@@ -172,12 +172,10 @@ class Daemon:
                 (self._stop_now if self._stop.is_set() else self._stop).set()
 
     async def _expire(self, parts: Parts) -> None:
-        clocks = offsets()
+        clocks = ClockWatch(parts.journal.note)
         while True:
             await trio.sleep(_EXPIRY_PERIOD_S)
-            clocks, before = offsets(), clocks
-            if gap := gap_between(before, clocks):
-                parts.journal.note(EventKind.CLOCK_JUMPED, **gap._asdict())
+            clocks.look()
             parts.endings.expire(now_ns())
             LOG.sum_up(self._log)
             await parts.journal.prune(RETENTION_MS, MOST_EVENTS, RETENTION_MS)

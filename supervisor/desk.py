@@ -29,7 +29,6 @@ from supervisor.run_desk import RunDesk
 if TYPE_CHECKING:
     from supervisor.health import Health
 
-Look = cm.ListTools | cm.AskStatus | cm.ListProcesses | cm.AskConfig | cm.AskMetrics
 _CHUNK = 256 << 10
 _WAITS = 1_024
 
@@ -70,6 +69,9 @@ class Desk:
 
     def take(self, asker: Asker, message: cm.FromClient) -> None:
         """Answer one message, now or when its call settles."""
+        if isinstance(message, cm.RunRequest):
+            self._runs.take(asker, message)
+            return
         match message:
             case cm.Submit():
                 self._submit(asker, message)
@@ -85,28 +87,12 @@ class Desk:
                 self._readers.ask(asker, message)
             case cm.ListApprovals() | cm.Decide():
                 self._approvals.take(asker, message)
-            case (
-                cm.OpenRun()
-                | cm.StepRun()
-                | cm.ReserveModel()
-                | cm.SettleModel()
-                | cm.AddEvidence()
-                | cm.FinishRun()
-                | cm.CancelRun()
-                | cm.ResumeRun()
-                | cm.ShowRun()
-                | cm.WaitRun()
-                | cm.ListRuns()
-            ):
-                self._runs.take(asker, message)
             case cm.ListEffects() | cm.CloseEffect():
                 self._calls.effects.take(asker, message, self._calls.find)
-            case cm.ListTools() | cm.AskStatus() | cm.ListProcesses() | cm.AskConfig() | cm.AskMetrics():
-                self._show(asker, message)
             case _:
-                asker.say(_failed(message.id, "not_served", "this daemon does not serve that yet"))
+                self._show(asker, message)
 
-    def _show(self, asker: Asker, ask: Look) -> None:
+    def _show(self, asker: Asker, ask: cm.LookRequest) -> None:
         """What the daemon is, has and has counted."""
         match ask:
             case cm.ListTools():

@@ -45,7 +45,8 @@ class Finishing:
         try:
             call = self._start(run, submit)
         except Refusal as refusal:
-            self._runs.feed(run, machine.ChecksEnded(f"check {command!r} cannot run: {refusal}", now_ns()))
+            feedback = f"check {command!r} cannot run: {refusal}"
+            self._runs.feed(run, machine.ChecksEnded(feedback, now_ns(), ran=False))
             return
         self._runs.feed(run, machine.Began())
         run.in_flight[call.id] = call
@@ -60,7 +61,8 @@ class Finishing:
         if result.status is Status.OK:
             self._check(run, number + 1)
         else:
-            self._runs.feed(run, machine.ChecksEnded(_feedback(run.spec.checks[number], result), now_ns()))
+            feedback, ran = _feedback(run.spec.checks[number], result), result.status is not Status.NOT_EXECUTED
+            self._runs.feed(run, machine.ChecksEnded(feedback, now_ns(), ran))
 
 
 def _feedback(command: str, result: CallResult) -> str:

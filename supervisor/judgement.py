@@ -94,8 +94,7 @@ class Judgement:
             self._rounds.act_on(run, run.detectors.refused("unknown_tool"))
         elif refusal.reason is Reason.INVALID_ARGUMENTS:
             self._rounds.act_on(run, run.detectors.refused("invalid_arguments"))
-        if not run.in_flight:
-            self._rounds.calls_have_ended(run)
+        self._rounds.calls_have_ended(run)
 
     def denied(self, run: LiveRun, refusal: Refusal) -> None:
         """A policy says no: the run is blocked, and nothing of it is tried in another way."""
@@ -119,8 +118,7 @@ class Judgement:
         try:
             return self.doubts(run, judged, call_fp)
         except Refusal as refusal:
-            if not run.in_flight:
-                self._rounds.calls_have_ended(run)
+            self._rounds.calls_have_ended(run)
             waits = (RunStatus.WAITING_FOR_APPROVAL, RunReason.RECONCILE_REQUIRED)
             self._runs.feed(run, machine.Waited(*waits, now_ns(), str(refusal)))
             raise
@@ -146,8 +144,7 @@ class Judgement:
 
     def let_go(self, run: LiveRun) -> None:
         """A call of the round that goes on is not executed, and answered."""
-        if not run.in_flight:
-            self._rounds.calls_have_ended(run)
+        self._rounds.calls_have_ended(run)
 
     def _bound(self, run: LiveRun, ask: Ask, verdict: Verdict | None, call: LiveCall, reserved: Reservation) -> Stake:
         tool = call.judged.tool
@@ -230,8 +227,7 @@ class Judgement:
     def over(self, stake: Stake) -> None:
         """A call of a run was told: what the run was waiting for may come now."""
         run = stake.run
-        if not run.in_flight:
-            self._rounds.calls_have_ended(run)
+        self._rounds.calls_have_ended(run)
         self._runs.feed(run, machine.Ended(now_ns()))
 
     def _pay(self, stake: Stake, result: CallResult) -> dict[str, int]:
@@ -247,7 +243,7 @@ class Judgement:
         run.detectors.blocked(ask, verdict)
         if verdict.settles:
             self._runs.stop(run, *stop_words(verdict.detector), verdict.text)
-        elif not run.in_flight:
+        else:
             self._rounds.calls_have_ended(run)
         status = Status.TOO_EARLY if verdict.level == "too_early" else Status.DUPLICATE_CALL
         reason = Reason(verdict.detector)

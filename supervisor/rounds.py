@@ -69,8 +69,8 @@ class Rounds:
         return True
 
     def calls_have_ended(self, run: LiveRun) -> None:
-        """Nothing of the run is in flight: a round that nobody began by name is over with its calls."""
-        if run.step_is_open and run.step_is_used and not run.step_is_asked:
+        """A call of the round is not in flight any more: one that nobody began by name is over with its last."""
+        if not run.in_flight and run.step_is_open and run.step_is_used and not run.step_is_asked:
             self.close_step(run)
 
     def close_step(self, run: LiveRun) -> None:

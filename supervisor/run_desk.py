@@ -19,20 +19,6 @@ from supervisor.runs import RunRefusal, Runs
 if TYPE_CHECKING:
     from supervisor.desk import Asker
 
-RunRequest = (
-    cm.OpenRun
-    | cm.StepRun
-    | cm.ReserveModel
-    | cm.SettleModel
-    | cm.AddEvidence
-    | cm.FinishRun
-    | cm.CancelRun
-    | cm.ResumeRun
-    | cm.ShowRun
-    | cm.WaitRun
-    | cm.ListRuns
-)
-
 
 class RunDesk:
     """One per daemon."""
@@ -41,7 +27,7 @@ class RunDesk:
         self._runs, self._rounds = runs, rounds
         self._held: dict[Asker, set[LiveRun]] = {}
 
-    def take(self, asker: Asker, message: RunRequest) -> None:
+    def take(self, asker: Asker, message: cm.RunRequest) -> None:
         """Answer one message, now or when its run has come so far."""
         try:
             self._take(asker, message)
@@ -69,7 +55,7 @@ class RunDesk:
             text = "its client disconnected"
             self._runs.stop(run, RunStatus.CANCELLED, RunReason.DISCONNECT, text, ends_calls=True)
 
-    def _take(self, asker: Asker, message: RunRequest) -> None:
+    def _take(self, asker: Asker, message: cm.RunRequest) -> None:
         match message:
             case cm.OpenRun():
                 self._open(asker, message)
@@ -184,7 +170,7 @@ class RunDesk:
             _refuse_more(run)
             run.watchers[asker, request] = told
 
-    def _refuse(self, asker: Asker, message: RunRequest, refusal: RunRefusal) -> None:
+    def _refuse(self, asker: Asker, message: cm.RunRequest, refusal: RunRefusal) -> None:
         """A run that has settled answers by its stop, where the request may be answered so."""
         if refusal.code == "run_settled" and isinstance(message, _STOPPABLE):
             self._tell_stop(asker, message.id, self._runs.find(message.run, asker.uid))

@@ -106,14 +106,7 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     effective = msgspec.convert(kept["effective"], Effective)
     detectors = runs.detectors_of(effective)
     detectors.load(kept["detectors"])
-    run_machine = RunMachine(
-        now + kept["remaining_ns"],
-        bool(spec.checks),
-        effective.wrapup.ms * 1_000_000,
-        runs.pauses,
-        effective.max_refusals,
-        effective.wrapup.model_calls > 0,
-    )
+    run_machine = runs.machine_of(spec, effective, now + kept["remaining_ns"])
     waits = kept["waits"]
     waited = machine.Waited(RunStatus(waits["status"]), RunReason(waits["reason"]), now, waits["detail"])
     run_machine.revive(kept["remaining_ns"], waited, kept["refusals"])

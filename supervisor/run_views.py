@@ -95,14 +95,13 @@ def stop_of(
     run: LiveRun, ledger: Ledger, effect: Settle | Suspend, effects: list[OpenEffect], now_ns: int
 ) -> StopRecord:
     """Why it stopped. ``effects``: calls of it that may have changed something and nobody knows."""
-    phase = effect.phase if isinstance(effect, Settle) else None
     budgets = ledger.view(run.node)
     deadline = deadline_of(run, now_ns)
     detail = effect.detail if len(effect.detail) <= _DETAIL else effect.detail[:_DETAIL] + "…"
     text = words.sentence(
         effect.status,
         effect.reason,
-        phase,
+        effect.phase,
         run.step,
         detail,
         deadline.elapsed_ms * NS_PER_MS,
@@ -114,7 +113,7 @@ def stop_of(
         words.outcome_of(effect.status),
         effect.status,
         effect.reason,
-        phase,
+        effect.phase,
         run.step,
         detail,
         text,
@@ -128,7 +127,7 @@ def stop_of(
         list(run.partial),
         list(run.artefacts),
         sorted(run.approvals),
-        effect.answer if isinstance(effect, Settle) else None,
+        effect.answer,
         words.code_for(effect.reason),
         wall_ms(),
         max(0, len(effects) - EFFECTS_LISTED),

@@ -15,6 +15,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import assert_never
 
+import msgspec
 import trio
 
 from protocol._budgets import Dimension, LimitError
@@ -22,7 +23,7 @@ from protocol._client_messages import OpenRun
 from protocol._deadlines import NEVER_NS, NS_PER_MS, instant_after
 from protocol._events import EventKind
 from protocol._outcomes import Reason, Status
-from protocol._runs import OpenEffect, RunReason, RunStatus
+from protocol._runs import OpenEffect, RunReason, RunStatus, StopRecord
 from supervisor.accounts import Accounts
 from supervisor.clock import loop_time, now_ns, wall_ms
 from supervisor.core import run as machine
@@ -164,10 +165,8 @@ class Runs:
         budget_ms = effective.wall_ms
         if parent is not None:
             budget_ms = min(budget_ms, max(1, (parent.machine.work_until_ns - now) // NS_PER_MS))
-        name = f"r_{self._boot}{next(self._numbers):06x}"
-        checks = (*effective.checks, *ask.checks)
         spec = RunSpec(
-            name,
+            f"r_{self._boot}{next(self._numbers):06x}",
             uid,
             effective.tenant,
             ask.goal,
@@ -175,22 +174,27 @@ class Runs:
             session,
             ask.parent,
             ask.workspace,
-            checks,
+            (*effective.checks, *ask.checks),
             ask.on_disconnect,
             budget_ms,
             wall_ms(),
             secrets.token_bytes(32),
         )
-        run_machine = RunMachine(
-            instant_after(now, budget_ms),
-            bool(checks),
-            effective.wrapup.ms * NS_PER_MS,
+        run_machine = self.machine_of(spec, effective, instant_after(now, budget_ms))
+        node = self.accounts.open_run(spec.id, uid, session, None if parent is None else parent.node, effective)
+        return LiveRun(spec, effective, node, run_machine, self.detectors_of(effective), now)
+
+    def machine_of(self, spec: RunSpec, effective: Effective, deadline_ns: int) -> RunMachine:
+        """A new one, for a run with these terms."""
+        wrapup = effective.wrapup
+        return RunMachine(
+            deadline_ns,
+            bool(spec.checks),
+            wrapup.ms * NS_PER_MS,
             self.pauses,
             effective.max_refusals,
-            effective.wrapup.model_calls > 0,
+            wrapup.model_calls > 0,
         )
-        node = self.accounts.open_run(name, uid, session, None if parent is None else parent.node, effective)
-        return LiveRun(spec, effective, node, run_machine, self.detectors_of(effective), now)
 
     def _add(self, run: LiveRun) -> None:
         self._runs[run.id] = run
@@ -367,9 +371,9 @@ class Runs:
         )
         self._keep_time(run)
 
-        def then(_durable: bool) -> None:
+        def then(durable: bool) -> None:
             if run.machine.state is State.SUSPENDED:
-                run.tell(stop)
+                run.tell(_as_told(stop, durable))
 
         self.journal.append(changes, then)
 
@@ -393,7 +397,7 @@ class Runs:
             *self.accounts.standing(run.spec.uid, run.spec.session),
         )
         self._move_over(run)
-        self.journal.append(changes, lambda _durable: run.tell(stop))
+        self.journal.append(changes, lambda durable: run.tell(_as_told(stop, durable)))
         for hear in self.on_stop:
             hear(run)
 
@@ -430,3 +434,8 @@ class Runs:
         above = self._unclosed.get(parent)
         if above is not None:
             self._close(above)
+
+
+def _as_told(stop: StopRecord, durable: bool) -> StopRecord:
+    """A record that the disk has not taken says so."""
+    return stop if durable else msgspec.structs.replace(stop, durable=False)

@@ -8,7 +8,7 @@ Rules
    now + remainder. With a clock that runs on nothing moves it at all, and a run that waits may become overdue.
 4. A run that waits for a person is suspended when nothing of it is in flight, and not before.
 5. A finish is taken when nothing is in flight. With checks it is accepted when they pass; refused, the run goes on, at
-   most ``most_refusals`` times, then it is stuck.
+   most ``most_refusals`` times, then it is stuck. Checks that could not be run count for nothing.
 6. A budget that is used up leaves room to conclude where the profile holds something back: tools are off, a finish ends
    it with an answer. What is told is that the budget was used up all the same.
 7. The machine is total: an input that means nothing in a state changes nothing.
@@ -89,10 +89,11 @@ class FinishAsked(msgspec.Struct, gc=False):
 
 
 class ChecksEnded(msgspec.Struct, gc=False):
-    """``feedback`` None: all have passed."""
+    """``feedback`` None: all have passed. ``ran`` False: one could not be run now, which says nothing of the run."""
 
     feedback: str | None
     now_ns: int
+    ran: bool = True
 
 
 class Overdue(msgspec.Struct, gc=False):
@@ -137,6 +138,8 @@ class Suspend(msgspec.Struct, gc=False):
     reason: RunReason
     detail: str
     remaining_ns: int
+    phase: Phase | None = None
+    answer: str | None = None
 
 
 class Resume(msgspec.Struct, gc=False):
@@ -356,7 +359,7 @@ class RunMachine:
         if given.feedback is None:
             return self._complete(given.now_ns)
         self.state, self._answer = State.RUNNING, None
-        self.refusals += 1
+        self.refusals += given.ran
         if self.refusals < self.most_refusals:
             return (RefuseFinish(given.feedback, self.refusals),)
         detail = f"its finish was refused {self.refusals} times: {given.feedback}"

@@ -153,6 +153,15 @@ def test_a_finish_is_done_only_when_the_checks_say_so_too() -> None:
     assert (end.status, end.answer) == (RunStatus.COMPLETED, "43")
 
 
+def test_checks_that_could_not_be_run_count_for_nothing() -> None:
+    run = RunMachine(DEADLINE, checks=True)
+    for now in range(5, 10):
+        run.on(machine.FinishAsked("", now))
+        assert run.on(machine.ChecksEnded("the queue is full", now, ran=False)) == (
+            machine.RefuseFinish("the queue is full", 0),
+        )
+
+
 def test_a_finish_that_is_refused_three_times_is_stuck() -> None:
     run = RunMachine(DEADLINE, checks=True)
     for now in (5, 6):
