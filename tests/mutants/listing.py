@@ -27,7 +27,7 @@ _CALL, _CALL_SUITE = "supervisor/core/call.py", "tests/supervisor/core/test_call
 _CONTEXT, _CONTEXT_SUITE = "supervisor/core/context.py", "tests/supervisor/core/test_context.py"
 
 _LEDGER = "supervisor/core/budget.py"
-_LEDGER_SUITE = "tests/supervisor/core/test_budget.py"
+_LEDGER_SUITE = "tests/supervisor/core/test_budget.py tests/supervisor/core/test_budget_model.py"
 _PROFILES = "supervisor/core/profiles.py"
 _PROFILES_SUITE = "tests/supervisor/core/test_profiles.py"
 _PRICES = "supervisor/core/prices.py"
@@ -44,10 +44,40 @@ _APPROVALS, _APPROVALS_SUITE = "supervisor/approvals.py", "tests/supervisor/test
 _APPROVAL_ROWS = "supervisor/journal/approval_rows.py"
 _APPROVAL_ROWS_SUITE = "tests/supervisor/journal/test_approval_rows.py"
 _RUN_APPROVALS, _RUN_APPROVALS_SUITE = "supervisor/run_approvals.py", "tests/supervisor/test_run_approvals.py"
-_DETECTORS, _DETECTORS_SUITE = "supervisor/core/detectors.py", "tests/supervisor/core/test_detectors.py"
+_DETECTORS = "supervisor/core/detectors.py"
+_DETECTORS_SUITE = "tests/supervisor/core/test_detectors.py tests/supervisor/core/test_detectors_of_runs.py"
+_JOURNAL = "supervisor/journal/journal.py"
 _LIVES_SUITE = "tests/supervisor/core/test_stateful.py"
 
 MUTANTS = (
+    Mutant(
+        "what is to be written together is written one by one",
+        _JOURNAL,
+        "        self._joining = entries\n",
+        "",
+        f"tests/supervisor/journal/test_journal.py {_LIVES_SUITE}",
+    ),
+    Mutant(
+        "a question is told before its run waits on the disk",
+        _APPROVALS,
+        "        if approval.checkpoint.run is not None:\n            self.runs.asked(approval)\n",
+        "",
+        _LIVES_SUITE,
+    ),
+    Mutant(
+        "a stop that is not on the disk does not say so",
+        "supervisor/runs.py",
+        "    return stop if durable else msgspec.structs.replace(stop, durable=False)",
+        "    return stop",
+        "tests/supervisor/test_runs.py",
+    ),
+    Mutant(
+        "checks that could not be run are held against a run",
+        _RUN,
+        "        self.refusals += given.ran",
+        "        self.refusals += 1",
+        _RUN_SUITE,
+    ),
     Mutant(
         "an approval is good for more than one call",
         _ASKED,

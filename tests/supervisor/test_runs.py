@@ -200,6 +200,21 @@ def test_a_stop_lists_the_newest_effects_and_counts_the_others(world: World) -> 
     assert len(run.stop.detail) < 5_000
 
 
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_stop_that_the_disk_has_not_taken_says_so(world: World, waits: bool, durable: bool) -> None:
+    run = world.open()
+    world.disk.holds = True
+    if waits:
+        world.runs.feed(run, machine.Waited(RunStatus.NEEDS_INPUT, RunReason.NO_NEW_EVIDENCE, 0))
+    else:
+        world.cancel(run)
+    assert run.stop is None, "and nobody hears of it before the disk has answered"
+    world.disk.answer(durable)
+    assert run.stop is not None
+    assert run.stop.durable is durable
+
+
 def test_a_run_that_is_over_holds_nobody(world: World) -> None:
     run = world.open()
     run.opener = asker = object()

@@ -329,6 +329,7 @@ class LivesOfADaemon(RuleBasedStateMachine):
         """What was decided or called off may be lost until somebody was told that it is on the disk; effects in runs
         are in the books of all above the run."""
         for question in (self.questions[name] for name in self.asked()):
+            assert question.decided is None, "somebody was told of a decision that is not on the disk"
             question.thing.approved -= question.answer == "approve"
             question.answer, question.heard = "", []
         lost = sum(self.world.done[number] for one in self.things if one.run for number in one.numbers)
