@@ -86,7 +86,6 @@ def test_a_run_from_its_opening_to_its_answer(client: Client) -> None:
     assert kinds[-1] == "run_settled", "its record is in the log before anybody hears of it"
 
 
-@pytest.mark.behaviour("M096")
 def test_the_events_of_a_run_are_numbered_without_a_gap(client: Client) -> None:
     run = client.open_run()
     for number in range(3):
@@ -97,7 +96,6 @@ def test_the_events_of_a_run_are_numbered_without_a_gap(client: Client) -> None:
 
 
 @pytest.mark.behaviour("M025")
-@pytest.mark.behaviour("M036")
 def test_a_decision_that_never_comes_back_ends_the_run_at_its_deadline(client: Client) -> None:
     run = client.open_run(profile="short")
     with pytest.raises(RunStopped), run.model("m", max_in=5, max_out=5):  # asked, and never heard of again
@@ -214,7 +212,6 @@ def test_a_call_of_a_run_that_has_stopped_is_not_executed(client: Client) -> Non
     assert (unknown.status, unknown.reason) == ("not_executed", "unknown_run")
 
 
-@pytest.mark.behaviour("M083")
 def test_a_cancelled_run_ends_its_calls_and_says_so(client: Client) -> None:
     run = client.open_run()
     handle = run.submit("hangs")

@@ -158,7 +158,6 @@ def deliver(place: Place, arguments: dict[str, Any], key: str, size: int | None 
 
 
 @pytest.mark.case("B081")
-@pytest.mark.behaviour("M096")
 def test_an_answer_that_was_cut_at_any_byte_is_told_again_and_the_tool_ran_once(place: Place, client: Client) -> None:
     arguments = place.effect("cut")
     assert deliver(place, arguments, "cut", 1) == b"{"

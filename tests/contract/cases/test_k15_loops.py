@@ -80,14 +80,16 @@ def test_a_pair_in_turn_is_stopped_as_a_pair(client: Client) -> None:
 
 
 @pytest.mark.case("B100")
-def test_after_a_block_other_work_leads_out(client: Client) -> None:
-    run = client.open_run(profile="roomy")
-    statuses = [run.call("page", {"number": 1}).status for _ in range(3)]
-    for number in range(10, 15):
-        assert run.call("page", {"number": number}).status == "ok"
-    assert run.call("now").status == "ok"
-    assert run.call("page", {"number": 1}).status == "ok", "one more is legitimate"
-    assert statuses == ["ok"] * 3
+def test_after_a_block_other_work_leads_out(client: Client, tmp_path: Path) -> None:
+    run = client.open_run(profile="blocking")
+    statuses = [run.call("page", {"number": 1}).status for _ in range(4)]
+    assert statuses == ["ok", "ok", "duplicate_call", "duplicate_call"]
+    for number in range(10, 14):
+        assert run.call("page", {"number": number}).status == "ok", "what was blocked is held against no other call"
+    assert run.call("append", {"path": str(tmp_path / "file"), "line": "x"}).status == "ok"
+    again = run.call("page", {"number": 1})
+    assert (again.status, again.notices) == ("ok", []), "after a change it is another situation"
+    assert run.view().budgets["tool_calls"].used == 2 + 4 + 1 + 1
     run.cancel()
 
 
@@ -117,6 +119,15 @@ CONFIG += """
 no_progress = { stop_after = 30 }
 breaker = { stop_after = 30 }
 repeat_call = { warn_after = 28, block_after = 29, stop_after = 30 }
+
+[detectors.blocking]
+no_progress = { stop_after = 30 }
+breaker = { stop_after = 30 }
+repeat_call = { warn_after = 1, block_after = 2, stop_after = 30 }
+
+[profile.blocking]
+limits = { steps = 1_000, wall_ms = 120_000 }
+detectors = "blocking"
 
 [profile.ping]
 limits = { steps = 1_000, wall_ms = 120_000 }

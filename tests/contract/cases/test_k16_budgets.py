@@ -33,6 +33,7 @@ idle_timeout_ms = 500
 
 
 @pytest.mark.case("B105")
+@pytest.mark.behaviour("M036")
 def test_each_phase_that_hangs_ends_with_the_run_and_is_named(client: Client) -> None:
     deciding = client.open_run(deadline_ms=300)
     with pytest.raises(RunStopped), deciding.model("m"):

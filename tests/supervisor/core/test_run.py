@@ -102,6 +102,14 @@ def test_nothing_but_a_suspension_moves_the_deadline() -> None:
     assert run.on(machine.Answered(10 * DEADLINE)) == (machine.Resume(10 * DEADLINE + DEADLINE - 100),)
 
 
+@pytest.mark.behaviour("M024")
+def test_a_run_that_waits_or_is_over_wants_no_timer() -> None:
+    for end in (stop(), cancel(), WAITED, machine.FinishAsked("", 5)):
+        run = RunMachine(DEADLINE)
+        run.on(end)
+        assert run.next_timer_ns() == NEVER_NS
+
+
 def test_a_clock_that_runs_on_ends_a_run_that_waits() -> None:
     run = RunMachine(DEADLINE, pauses=False)
     run.on(WAITED)
