@@ -166,3 +166,14 @@ def test_tests_with_real_processes_lie_where_the_rest_is_looked_for() -> None:
                 and node.value.attr == "mark"
             }
             assert not {"contract", "chaos"} & marked, f"{place} marks a test that would not run"
+
+
+def test_whatever_starts_a_daemon_is_marked_as_such() -> None:
+    """Else it would run in `make check`, beside the tests that start nothing."""
+    unmarked = [
+        path.name
+        for path in (TESTS / "contract").rglob("test_*.py")
+        if "\npytestmark = pytest.mark.contract" not in path.read_text(encoding="utf-8")
+        and "\npytestmark = [pytest.mark.contract" not in path.read_text(encoding="utf-8")
+    ]
+    assert unmarked == []

@@ -82,22 +82,29 @@ class Store:
     def open(self) -> BrokenChain | None:
         """Open or make the file, bring its tables up to date, count this life; where the chain is broken, if it is.
 
-        Raises StoreError.
+        Raises StoreError; the file is closed then.
         """
         try:
             self._make_file()
             self._writer = apsw.Connection(self.path, vfs=self._vfs)
-            self._writer.set_busy_timeout(2_000)
-            self._writer.pragma("journal_mode", "wal")
-            self._writer.pragma("synchronous", "full")
-            migrate(self._writer)
-            broken = self._find_end()
-            self._writer.execute("UPDATE log SET lives = lives + 1")
-            ((self.life,),) = self._writer.execute("SELECT lives FROM log")
+            with contextlib.ExitStack() as failed:
+                failed.callback(self._writer.close)
+                broken = self._begin()
+                failed.pop_all()
         except (apsw.Error, OSError, NewerJournalError) as error:
             raise StoreError(f"the journal {self.path} cannot be used: {error}") from error
         except (TypeError, ValueError) as error:  # no row where one must be, or NULL in a column that has none
             raise StoreError(f"the journal {self.path} is damaged: {error}") from error
+        return broken
+
+    def _begin(self) -> BrokenChain | None:
+        self._writer.set_busy_timeout(2_000)
+        self._writer.pragma("journal_mode", "wal")
+        self._writer.pragma("synchronous", "full")
+        migrate(self._writer)
+        broken = self._find_end()
+        self._writer.execute("UPDATE log SET lives = lives + 1")
+        ((self.life,),) = self._writer.execute("SELECT lives FROM log")
         return broken
 
     def reserve(self) -> None:

@@ -14,6 +14,8 @@ from deadlined.runs import Run, RunStopped
 from protocol._runs import StopRecord
 from tests.contract.conftest import TestedDaemon, open_daemons
 
+pytestmark = pytest.mark.contract
+
 HERE = Path(__file__).parent
 CONFIG = f"""
 [tool.runs]

@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -156,7 +157,11 @@ def check(replay: Replay, point: int, rng: random.Random, figures: Figures, wher
     disk = Disk(files)
     try:
         with mounted(disk) as vfs:
-            wrong = _look(Store(FILE, vfs), history, reported) or _go_on(Store(FILE, vfs))
+            with closing(Store(FILE, vfs)) as store:
+                wrong = _look(store, history, reported)
+            if not wrong:
+                with closing(Store(FILE, vfs)) as store:
+                    wrong = _go_on(store)
             after = {name: bytes(one) for name, one in disk.files.items()}
     except Exception as error:  # whatever comes out, a daemon could not start here
         wrong = f"{error!r}"
@@ -234,17 +239,13 @@ def _look(store: Store, history: History, reported: int) -> str:
     ((first,),) = store.rows("SELECT first_seq FROM log")
     wanted = {call for call, *_ in store.rows("SELECT id FROM calls")} if first == 1 else unsettled
     wrong = [call for call in {*ended, *wanted} if ended[call] != 1]
-    store.close()
     return f"not one terminal record each: {wrong[:3]}" if wrong else ""
 
 
 def _content_of(files: Files) -> str:
-    with mounted(Disk(files)) as vfs:
-        store = Store(FILE, vfs)
+    with mounted(Disk(files)) as vfs, closing(Store(FILE, vfs)) as store:
         store.open()
-        found = content(store)
-        store.close()
-    return found
+        return content(store)
 
 
 def _go_on(store: Store) -> str:
@@ -253,7 +254,6 @@ def _go_on(store: Store) -> str:
     before = store.seq
     store.commit([Change(event=rows.draft("daemon_started", 1, None, None, None, {}))])
     after = store.seq
-    store.close()
     if broken is not None:
         return f"the chain does not hold after recovery: {broken}"
     return "" if after == before + 1 else f"event {after} follows {before}"
@@ -281,12 +281,8 @@ def _damage(files: Files, rng: random.Random, figures: Figures, where: str) -> N
 
 
 def _events_of(files: Files) -> tuple[BrokenChain | None, list[tuple[object, ...]]]:
-    with mounted(Disk(files)) as vfs:
-        store = Store(FILE, vfs)
-        broken = store.open()
-        found = list(store.rows("SELECT * FROM events ORDER BY seq"))
-        store.close()
-    return broken, found
+    with mounted(Disk(files)) as vfs, closing(Store(FILE, vfs)) as store:
+        return store.open(), list(store.rows("SELECT * FROM events ORDER BY seq"))
 
 
 def _zero_some(files: Files, rng: random.Random) -> Files:

@@ -14,6 +14,8 @@ import pytest
 from deadlined import Client
 from tests.contract.conftest import open_daemons
 
+pytestmark = pytest.mark.contract
+
 HERE = Path(__file__).resolve().parent
 ROUNDS = 150
 CONFIG = f"""

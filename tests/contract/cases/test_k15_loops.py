@@ -9,6 +9,8 @@ import pytest
 from deadlined import Client
 from protocol import CallResult
 
+pytestmark = pytest.mark.contract
+
 HERE = Path(__file__).resolve().parents[1]
 CONFIG = f"""
 [tool.runs]

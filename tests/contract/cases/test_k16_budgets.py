@@ -11,6 +11,8 @@ from deadlined import Client
 from deadlined.runs import RunStopped
 from protocol._runs import StopRecord
 
+pytestmark = pytest.mark.contract
+
 HERE = Path(__file__).resolve().parents[1]
 CONFIG = f"""
 [tool.runs]

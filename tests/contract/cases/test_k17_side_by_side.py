@@ -11,6 +11,8 @@ from deadlined import Client
 from tests.contract.cases.conftest import wait_until
 from tests.contract.conftest import open_daemons
 
+pytestmark = pytest.mark.contract
+
 HERE = Path(__file__).resolve().parents[1]
 CONFIG = f"""
 [approval]
