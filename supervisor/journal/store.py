@@ -29,6 +29,8 @@ _EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE
 _PRUNE_AT_ONCE = 2_000
 _LOG_BYTES = 1_040 * (4_096 + 24)
 """What SQLite's log grows to before it is written over from its start: 1 000 frames, and those of the last commit."""
+_PLENTY_OF_LOGS = 16
+"""So many times as much must be free for the log to be given its size ahead."""
 
 
 class StoreError(Exception):
@@ -109,15 +111,17 @@ class Store:
 
     def reserve(self) -> None:
         """Give SQLite's log its later size now: a sync that has no new size to record takes half as long (0.25 instead
-        of 0.5 ms on ext4). Zeros behind its last frame are no frames. Where there is no room it grows as it is used.
+        of 0.5 ms on ext4). Zeros behind its last frame are no frames. Where room is scarce it grows as it is used: the
+        last blocks of a disk are somebody's, and not for later.
         """
         if self._vfs is not None:
             return
         with contextlib.suppress(OSError):
             file = os.open(f"{self.path}-wal", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                size = os.fstat(file).st_size
-                if size < _LOG_BYTES:
+                size, disk = os.fstat(file).st_size, os.fstatvfs(file)
+                plenty = disk.f_bavail * disk.f_frsize >= _PLENTY_OF_LOGS * _LOG_BYTES
+                if size < _LOG_BYTES and plenty:
                     os.pwrite(file, bytes(_LOG_BYTES - size), size)
                     os.fdatasync(file)
             finally:

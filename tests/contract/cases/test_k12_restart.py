@@ -225,12 +225,12 @@ def test_killed_at_any_step_of_its_start_it_starts_again(place: Callable[..., Su
 
 @pytest.fixture
 def small_disk(place: Callable[..., SuiteDaemon]) -> Iterator[SuiteDaemon]:
-    """A place whose state lies on three MiB: too little for the log to have its size before it is needed."""
+    """A place whose state lies on a file system of six MiB: the log is not given what is left of it."""
     if os.getuid() != 0:
         pytest.skip("only root can mount a small file system")
     daemon = place()
     daemon.state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "deadlined-test", daemon.state], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "deadlined-test", daemon.state], check=True)
     try:
         yield daemon
     finally:

@@ -159,6 +159,14 @@ def test_a_log_that_was_given_its_size_holds_what_was_committed_before_and_after
     again.close()
 
 
+def test_what_is_left_of_a_disk_that_is_nearly_full_is_not_kept_for_the_log(path, open_store, monkeypatch):
+    store = open_store()
+    size = os.stat(path + "-wal").st_size
+    monkeypatch.setattr(module, "_PLENTY_OF_LOGS", 1 << 60)
+    store.reserve()
+    assert os.stat(path + "-wal").st_size == size
+
+
 def test_a_log_is_written_over_and_grows_no_further_than_what_was_reserved(path, open_store):
     store = open_store()
     store.reserve()
