@@ -13,25 +13,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import msgspec
 
+from supervisor.core.model_events import Message
+
 LAST = 20
 _PINNED = "Pinned by the host. This holds whatever was said since:"
-Role = Literal["system", "user", "assistant", "tool"]
-
-
-class Message(msgspec.Struct, frozen=True):
-    """One message. ``calls``: ids of the calls that it asks for. ``answers``: the id whose result it is. ``step``: of
-    the run, where it belongs to one. ``pinned``: made here, of `Pins`."""
-
-    role: Role
-    text: str = ""
-    calls: tuple[str, ...] = ()
-    answers: str | None = None
-    step: int | None = None
-    pinned: bool = False
 
 
 class Pins(msgspec.Struct, frozen=True):
@@ -73,7 +61,7 @@ def folded(messages: Sequence[Message], step: int, line: str) -> list[Message]:
     Raises ValueError for a step that has none, or in which a call has no result yet.
     """
     own = [message for message in messages if message.step == step]
-    waiting = {call for message in own for call in message.calls} - {message.answers for message in own}
+    waiting = {call.id for message in own for call in message.calls} - {message.answers for message in own}
     if not own or waiting:
         raise ValueError(f"step {step} cannot be folded: {sorted(waiting) or 'nothing of it is here'}")
     first = messages.index(own[0])
@@ -103,7 +91,7 @@ def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
                 home[message.answers].append(message)
             continue
         groups.append([message])
-        home |= dict.fromkeys(message.calls, groups[-1])
+        home |= dict.fromkeys((call.id for call in message.calls), groups[-1])
     return iter(groups)
 
 
