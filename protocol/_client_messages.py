@@ -19,10 +19,19 @@ import msgspec
 from protocol._contracts import ContainmentLevel, IsolationLevel, ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult, ErrorInfo
-from protocol._runs import ApprovalView, OnDisconnect, OpenEffect, RunRow, RunView, StopRecord
+from protocol._runs import (
+    AgentOptions,
+    ApprovalView,
+    OnDisconnect,
+    OpenEffect,
+    ProviderReason,
+    RunRow,
+    RunView,
+    StopRecord,
+)
 
 VERSION = 1
-FEATURES = ("calls", "detach", "split_streams", "output", "events", "runs", "approvals", "effects", "metrics")
+FEATURES = ("calls", "detach", "split_streams", "output", "events", "runs", "approvals", "effects", "metrics", "agents")
 
 _I64 = (1 << 63) - 1
 RequestId = Annotated[int, msgspec.Meta(ge=0, le=_I64)]
@@ -42,6 +51,8 @@ class Hello(msgspec.Struct, tag="hello", tag_field="op"):
 class Submit(msgspec.Struct, tag="submit", tag_field="op", forbid_unknown_fields=True):
     """Run a tool. ``arguments``: the text of one JSON object. ``deadline_ms``: from now, ≥ 1; absent = the contract's.
 
+    ``decision``: the name of what a model decided, that this call is part of.
+
     Answered by Settled; before it by Submitted when ``announce`` or ``detach``; with ``detach`` by Submitted alone.
     """
 
@@ -58,6 +69,7 @@ class Submit(msgspec.Struct, tag="submit", tag_field="op", forbid_unknown_fields
     max_output_bytes: AtLeastOne | None = None
     min_containment: ContainmentLevel | None = None
     min_isolation: IsolationLevel | None = None
+    decision: str | None = None
 
 
 class Cancel(msgspec.Struct, tag="cancel", tag_field="op", forbid_unknown_fields=True):
@@ -124,7 +136,8 @@ class ReadEvents(msgspec.Struct, tag="read_events", tag_field="op", forbid_unkno
 class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fields=True):
     """Begin a run: a task with one deadline and one budget. ``deadline_ms`` and ``limits`` are judged by the daemon and
     may only tighten what the profile allows. ``session``: runs of one name share what they have used; ``parent``: a run
-    whose budget this one is part of. ``checks``: commands that must succeed before `finish_run` is accepted.
+    whose budget this one is part of. ``checks``: commands that must succeed before `finish_run` is accepted. ``agent``:
+    the daemon steers it itself, with a model; ``goal`` is the task.
 
     Answered by RunOpened, or by Failed.
     """
@@ -139,6 +152,7 @@ class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fie
     workspace: str | None = None
     checks: list[str] = []
     on_disconnect: OnDisconnect = "cancel"
+    agent: AgentOptions | None = None
 
 
 class StepRun(msgspec.Struct, tag="step_run", tag_field="op", forbid_unknown_fields=True):
@@ -170,6 +184,65 @@ class SettleModel(msgspec.Struct, tag="settle_model", tag_field="op", forbid_unk
     cached_in: Count = 0
 
 
+class RetryModel(msgspec.Struct, tag="retry_model", tag_field="op", forbid_unknown_fields=True):
+    """A model could not be asked, and is asked again after ``delay_ms``: a retry is charged before it. ``cause``: the
+    class of the error. Answered by RunState, or by RunSettled when the run may not go on."""
+
+    id: RequestId
+    run: str
+    cause: Literal["transient_provider"] = "transient_provider"
+    delay_ms: Count = 0
+    detail: str = ""
+
+
+class RefuseCall(msgspec.Struct, tag="refuse_call", tag_field="op", forbid_unknown_fields=True):
+    """A model has called something of the client's own in a way that cannot be. It counts like any such call: a step,
+    and too many in a row end the run. Answered by RunState, or by RunSettled."""
+
+    id: RequestId
+    run: str
+    tool: str
+    text: str
+    reason: Literal["unknown_tool", "invalid_arguments"] = "invalid_arguments"
+    decision: str | None = None
+
+
+class AskPerson(msgspec.Struct, tag="ask_person", tag_field="op", forbid_unknown_fields=True):
+    """Only a person can say what is missing: the run is suspended (``needs_input``) until `resume_run` brings the
+    answer. Answered by RunSettled."""
+
+    id: RequestId
+    run: str
+    question: str
+
+
+class StopRun(msgspec.Struct, tag="stop_run", tag_field="op", forbid_unknown_fields=True):
+    """The client cannot go on: its model fails. The run settles ``provider_failed``. Answered by RunSettled."""
+
+    id: RequestId
+    run: str
+    reason: ProviderReason
+    detail: str = ""
+
+
+class KeepNotes(msgspec.Struct, tag="keep_notes", tag_field="op", forbid_unknown_fields=True):
+    """What the client needs to go on with the run, in its own words. Kept until the run has settled: in memory, and
+    with a suspension on the disk. ``folded``: steps that have one line in it now. Answered by RunState, or by
+    RunSettled."""
+
+    id: RequestId
+    run: str
+    notes: str
+    folded: list[Count] = []
+
+
+class ReadNotes(msgspec.Struct, tag="read_notes", tag_field="op", forbid_unknown_fields=True):
+    """Answered by RunNotes."""
+
+    id: RequestId
+    run: str
+
+
 class AddEvidence(msgspec.Struct, tag="add_evidence", tag_field="op", forbid_unknown_fields=True):
     """Something that the run has found, by a name of the client's. Answered by EvidenceTaken, or by RunSettled."""
 
@@ -180,11 +253,12 @@ class AddEvidence(msgspec.Struct, tag="add_evidence", tag_field="op", forbid_unk
 
 class FinishRun(msgspec.Struct, tag="finish_run", tag_field="op", forbid_unknown_fields=True):
     """The client thinks that the run is done. Its checks run, under the run's deadline; answered by RunSettled, or by
-    FinishRefused with what the checks said."""
+    FinishRefused with what the checks said. ``plain``: nobody asked for the end, the answer is all that was said."""
 
     id: RequestId
     run: str
     answer: str = ""
+    plain: bool = False
 
 
 class CancelRun(msgspec.Struct, tag="cancel_run", tag_field="op", forbid_unknown_fields=True):
@@ -278,20 +352,10 @@ class AskConfig(msgspec.Struct, tag="ask_config", tag_field="op", forbid_unknown
     id: RequestId
 
 
+Report = StepRun | ReserveModel | SettleModel | RetryModel | RefuseCall | AskPerson | StopRun | KeepNotes | AddEvidence
+"""What whoever steers a run tells of it."""
 CallRequest = Submit | Cancel | Wait | ReadOutput
-RunRequest = (
-    OpenRun
-    | StepRun
-    | ReserveModel
-    | SettleModel
-    | AddEvidence
-    | FinishRun
-    | CancelRun
-    | ResumeRun
-    | ShowRun
-    | WaitRun
-    | ListRuns
-)
+RunRequest = OpenRun | Report | ReadNotes | FinishRun | CancelRun | ResumeRun | ShowRun | WaitRun | ListRuns
 ApprovalRequest = ListApprovals | Decide
 EffectRequest = ListEffects | CloseEffect
 LookRequest = ListTools | AskStatus | ListProcesses | AskMetrics | AskConfig
@@ -441,12 +505,22 @@ class RunState(msgspec.Struct, tag="run_state", tag_field="op"):
 
 
 class ModelReserved(msgspec.Struct, tag="model_reserved", tag_field="op"):
-    """The model may be asked, for ``remaining_ms`` at most; `settle_model` names the ``reservation``."""
+    """The model may be asked, for ``remaining_ms`` at most; `settle_model` names the ``reservation``. ``wraps_up``: the
+    budget is used up, and this is for a last word, without tools."""
 
     id: int
     run: str
     reservation: int
     remaining_ms: int
+    wraps_up: bool = False
+
+
+class RunNotes(msgspec.Struct, tag="run_notes", tag_field="op"):
+    """What was kept last; empty when nothing was."""
+
+    id: int
+    run: str
+    notes: str
 
 
 class EvidenceTaken(msgspec.Struct, tag="evidence_taken", tag_field="op"):
@@ -546,6 +620,7 @@ Answer = (
     | RunOpened
     | RunState
     | ModelReserved
+    | RunNotes
     | EvidenceTaken
     | FinishRefused
     | RunSettled

@@ -71,6 +71,7 @@ class Awaited(Enum):
     OPENED = auto()
     STEP = auto()
     MODEL = auto()
+    NOTES = auto()
     EVIDENCE = auto()
     FINISH = auto()
     RUN_END = auto()
@@ -112,6 +113,12 @@ _REQUESTS: Mapping[type, Awaited] = {
     cm.StepRun: Awaited.STEP,
     cm.ReserveModel: Awaited.MODEL,
     cm.SettleModel: Awaited.STEP,
+    cm.RetryModel: Awaited.STEP,
+    cm.RefuseCall: Awaited.STEP,
+    cm.AskPerson: Awaited.RUN_END,
+    cm.StopRun: Awaited.RUN_END,
+    cm.KeepNotes: Awaited.STEP,
+    cm.ReadNotes: Awaited.NOTES,
     cm.AddEvidence: Awaited.EVIDENCE,
     cm.FinishRun: Awaited.FINISH,
     cm.CancelRun: Awaited.RUN_END,
@@ -145,6 +152,7 @@ EXCHANGES: ExchangeTable = {
     (Awaited.STEP, cm.RunSettled): None,
     (Awaited.MODEL, cm.ModelReserved): None,
     (Awaited.MODEL, cm.RunSettled): None,
+    (Awaited.NOTES, cm.RunNotes): None,
     (Awaited.EVIDENCE, cm.EvidenceTaken): None,
     (Awaited.EVIDENCE, cm.RunSettled): None,
     (Awaited.FINISH, cm.FinishRefused): None,

@@ -235,6 +235,8 @@ class CallResult(msgspec.Struct):
     notices: list[Notice] = []
     approval: str | None = None
     """The approval that it waits for, or that it came from."""
+    decision: str | None = None
+    """What a model decided, that it was part of."""
 
 
 _EXIT = {

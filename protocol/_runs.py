@@ -93,6 +93,20 @@ OnDisconnect = Literal["cancel", "keep"]
 Outcome = Literal["done", "stopped", "suspended"]
 
 
+ProviderReason = Literal["transient_exhausted", "permanent", "auth", "content_policy", "stream_incomplete"]
+"""Why whoever steers a run cannot go on: its model."""
+
+
+class AgentOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """How the daemon steers a run itself. ``model``: ``openai:NAME``, ``scripted:FILE`` and so on; None: the one that
+    its environment names. ``plan``: first a plan, then its steps. ``constraints``: lines that the model always sees.
+    """
+
+    model: str | None = None
+    plan: bool = False
+    constraints: list[str] = []
+
+
 class FiredDetector(msgspec.Struct):
     """A detector that fired. ``count``: prior equivalent attempts (laps, steps). ``key``: what repeats, where that has
     a fingerprint; ``call``: the earlier call it points at."""
@@ -212,6 +226,8 @@ class RunView(msgspec.Struct):
     approvals: list[str] = []
     notices: list[FiredDetector] = []
     stop: StopRecord | None = None
+    agent: AgentOptions | None = None
+    """Set: the daemon steers it."""
 
 
 class RunRow(msgspec.Struct):

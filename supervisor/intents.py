@@ -96,7 +96,9 @@ class Intents:
     def refused(self, call: LiveCall, reason: str, text: str) -> None:
         """Nothing of the call was begun, and no row is made for it: an event only."""
         judged = call.judged
-        event = rows.refused(call.id, call.uid, judged.run, judged.tool, reason, text, call.submitted_ms)
+        event = rows.refused(
+            call.id, call.uid, judged.run, judged.tool, reason, text, call.submitted_ms, judged.decision
+        )
         self._journal.append((event,))
 
     def amended(self, kept: KeptCall) -> None:

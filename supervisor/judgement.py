@@ -166,6 +166,7 @@ class Judgement:
             index=run.index,
             state_version=run.state_version,
             fingerprint=call.fingerprint,
+            decision=call.judged.decision,
             prior=0 if verdict is None else verdict.prior,
             charge=_charged(reserved),
         )

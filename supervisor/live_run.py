@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol._runs import Artefact, FiredDetector, LastAction, OnDisconnect, StopRecord
+from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, OnDisconnect, StopRecord
 from supervisor.core.budget import Node, Reservation
 from supervisor.core.detectors import Detectors
 from supervisor.core.profiles import Effective
@@ -37,6 +37,7 @@ class RunSpec(NamedTuple):
     deadline_ms: int
     opened_ms: int
     secret_key: bytes
+    agent: AgentOptions | None = None
 
 
 class AskedModel(NamedTuple):
@@ -69,10 +70,13 @@ class LiveRun:
         "last",
         "machine",
         "node",
+        "notes",
         "opened_ns",
         "opener",
         "partial",
         "reservations",
+        "retries",
+        "retry_waits",
         "spec",
         "state_version",
         "step",
@@ -92,6 +96,12 @@ class LiveRun:
         self.elapsed_ns = 0
         """Time of its own before it was suspended last; ``opened_ns`` is when the present stretch began."""
         self.step = self.index = self.calls = self.state_version = self.reservations = self.asked_people = 0
+        self.retries = 0
+        """Of model calls, so far."""
+        self.retry_waits = False
+        """Whether its model is about to be asked again."""
+        self.notes = ""
+        """What whoever steers it needs to go on with it."""
         self.step_is_open = self.step_is_asked = self.step_is_used = False
         """Whether a round goes on; whether a client began it by name; whether a call was asked for in it."""
         self.unsaid: dict[str, int] = {}

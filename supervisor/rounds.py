@@ -8,6 +8,7 @@ before has had calls; one that began with a call ends when its calls have ended.
 from __future__ import annotations
 
 from protocol._budgets import Dimension
+from protocol._client_messages import KeepNotes, RefuseCall, RetryModel
 from protocol._deadlines import remaining_ms
 from protocol._events import EventKind
 from protocol._runs import RunReason, RunStatus
@@ -17,11 +18,12 @@ from supervisor.core.budget import Refused
 from supervisor.core.detectors import Verdict
 from supervisor.core.prices import Unpriced, price_of, reserve_model_call, used_amounts
 from supervisor.core.run import State
-from supervisor.core.run_wishes import MOST_NAME, MOST_TEXT, too_long, too_many
+from supervisor.core.run_wishes import MOST_NAME, MOST_NOTES, MOST_TEXT, too_long, too_many
 from supervisor.live_run import AskedModel, LiveRun
 from supervisor.runs import RunRefusal, Runs
 
 _STEP = {Dimension.STEPS.value: 1}
+_RETRY = {Dimension.RETRIES.value: 1}
 MOST_ASKED = 1_000
 """Model calls of one run that have not been settled."""
 
@@ -129,6 +131,7 @@ class Rounds:
         if isinstance(reserved, Refused):
             self._refused(run, reserved, wraps_up)
             return None
+        run.retry_waits = False
         run.reservations += 1
         number, now = run.reservations, now_ns()
         run.asked[number] = AskedModel(model, reserved, now)
@@ -166,6 +169,54 @@ class Rounds:
             tokens_out=tokens_out,
             duration_ms=(now_ns() - asked.started_ns) // 1_000_000,
         )
+
+    def retry_model(self, run: LiveRun, ask: RetryModel) -> bool:
+        """A model is to be asked again: charged before the wait. False: the run stops for it."""
+        _refuse(too_long("detail", ask.detail, MOST_TEXT) or too_many(delay_ms=ask.delay_ms))
+        changes = self._ledger.charge(run.node, _RETRY)
+        if isinstance(changes, Refused):
+            self._runs.refused(run, changes)
+            return False
+        run.retry_waits = True
+        run.retries += 1
+        told: dict[str, object] = {"class": ask.cause, "delay_ms": ask.delay_ms, "text": ask.detail}
+        self._runs.note(run, EventKind.RETRY_SCHEDULED, None, step=run.step, charge=changes, **told)
+        return True
+
+    # ------------------------------------------------------------ what whoever steers it says of itself
+
+    def refuse_call(self, run: LiveRun, ask: RefuseCall) -> bool:
+        """A call of something that is no tool of the daemon's was malformed. False: the run stops for it."""
+        _refuse(too_long("text", ask.text, MOST_TEXT))
+        self._refuse_wrapping(run)
+        if not self.call_begins(run):
+            return False
+        self._runs.note(
+            run,
+            EventKind.CALL_REFUSED,
+            step=run.step,
+            tool=ask.tool[:MOST_NAME],
+            reason=ask.reason,
+            text=ask.text,
+            decision=ask.decision,
+        )
+        self.act_on(run, run.detectors.refused(ask.reason))
+        self.calls_have_ended(run)
+        return run.machine.state is State.RUNNING
+
+    def ask_person(self, run: LiveRun, question: str) -> None:
+        """Nothing but an answer of a person lets the run go on."""
+        _refuse(too_long("the question", question, MOST_TEXT))
+        self._refuse_wrapping(run)
+        waited = machine.Waited(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, now_ns(), question)
+        self._runs.feed(run, waited)
+
+    def keep_notes(self, run: LiveRun, ask: KeepNotes) -> None:
+        """What is needed to go on with the run; with a suspension it is on the disk."""
+        _refuse(too_long("notes", ask.notes, MOST_NOTES))
+        run.notes = ask.notes
+        for step in ask.folded:
+            self._runs.note(run, EventKind.FOLDED, step=step)
 
     # ------------------------------------------------------------ evidence
 

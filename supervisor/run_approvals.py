@@ -54,7 +54,7 @@ class RunApprovals:
         budgets = self._runs.ledger.view(run.node)
         return Frame(
             hashlib.sha256(run.spec.goal.encode(errors="replace")).hexdigest(),
-            f"{run.step}.{run.index}",
+            call.judged.decision or f"{run.step}.{run.index}",
             run.state_version,
             run.machine.remaining_ns(now_ns()) // 1_000_000,
             {name: view.left for name, view in budgets.items()},

@@ -10,7 +10,7 @@ from protocol._runs import RunReason, RunStatus, RunView, StopRecord
 from supervisor.clock import now_ns
 from supervisor.core import run as machine
 from supervisor.core.run import State
-from supervisor.core.run_wishes import MOST_ANSWER, too_long
+from supervisor.core.run_wishes import MOST_ANSWER, MOST_TEXT, too_long
 from supervisor.live_run import LiveRun
 from supervisor.rounds import WRAPPING_UP, Rounds
 from supervisor.run_views import row_of, view_of
@@ -71,6 +71,8 @@ class RunDesk:
                 self._cancel(asker, message)
             case cm.FinishRun():
                 self._finish(asker, message)
+            case cm.ReadNotes():
+                asker.say(cm.RunNotes(message.id, message.run, self._runs.find(message.run, asker.uid).notes))
             case cm.ResumeRun():
                 run = self._runs.find(message.run, asker.uid)
                 self._answer(asker, message.id, run, self._runs.resume(run, message.answer))
@@ -80,7 +82,7 @@ class RunDesk:
     def _report(
         self,
         asker: Asker,
-        message: cm.StepRun | cm.ReserveModel | cm.SettleModel | cm.AddEvidence,
+        message: cm.Report,
         run: LiveRun,
     ) -> None:
         match message:
@@ -91,15 +93,36 @@ class RunDesk:
                 if reserved is None:
                     self._stopped(asker, message.id, run)
                 else:
-                    asker.say(cm.ModelReserved(message.id, run.id, *reserved))
+                    wraps_up = run.machine.state is State.WRAPPING
+                    asker.say(cm.ModelReserved(message.id, run.id, *reserved, wraps_up=wraps_up))
             case cm.SettleModel():
                 self._rounds.settle_model(
                     run, message.reservation, message.tokens_in, message.tokens_out, message.cached_in
                 )
                 self._answer(asker, message.id, run, goes_on=not run.settled)
+            case cm.RetryModel():
+                self._answer(asker, message.id, run, self._rounds.retry_model(run, message))
+            case cm.RefuseCall():
+                self._answer(asker, message.id, run, self._rounds.refuse_call(run, message))
+            case cm.AskPerson():
+                self._rounds.ask_person(run, message.question)
+                self._tell_stop(asker, message.id, run)
+            case cm.StopRun():
+                self._give_up(asker, run, message)
+            case cm.KeepNotes():
+                self._rounds.keep_notes(run, message)
+                self._answer(asker, message.id, run, goes_on=True)
             case cm.AddEvidence():
                 novel = self._rounds.evidence(run, message.evidence)
                 asker.say(cm.EvidenceTaken(message.id, run.id, novel))
+
+    def _give_up(self, asker: Asker, run: LiveRun, ask: cm.StopRun) -> None:
+        """Whoever steers it cannot go on. Where a budget was used up already, that is what is told."""
+        if (objection := too_long("detail", ask.detail, MOST_TEXT)) is not None:
+            raise RunRefusal("invalid_arguments", objection)
+        reason = RunReason(ask.reason)
+        self._runs.stop(run, RunStatus.PROVIDER_FAILED, reason, ask.detail, ends_calls=True)
+        self._tell_stop(asker, ask.id, run)
 
     def _open(self, asker: Asker, ask: cm.OpenRun) -> None:
         self._held.setdefault(asker, set())
@@ -138,7 +161,7 @@ class RunDesk:
         )
         self._tell_stop(asker, ask.id, run)
         self._rounds.close_step(run)
-        self._runs.feed(run, machine.FinishAsked(ask.answer, now_ns()))
+        self._runs.feed(run, machine.FinishAsked(ask.answer, now_ns(), ask.plain))
 
     def _answer(self, asker: Asker, request: int, run: LiveRun, goes_on: bool) -> None:
         if goes_on:
@@ -184,7 +207,17 @@ class RunDesk:
 _LISTED = 500
 _WAITS = 1_024
 """Requests that may wait for one run to stop."""
-_STOPPABLE = (cm.StepRun, cm.ReserveModel, cm.SettleModel, cm.AddEvidence)
+_STOPPABLE = (
+    cm.StepRun,
+    cm.ReserveModel,
+    cm.SettleModel,
+    cm.RetryModel,
+    cm.RefuseCall,
+    cm.AskPerson,
+    cm.StopRun,
+    cm.KeepNotes,
+    cm.AddEvidence,
+)
 
 
 def _refuse_more(run: LiveRun) -> None:

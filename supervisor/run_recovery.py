@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from protocol._runs import Artefact, FiredDetector, LastAction, RunReason, RunStatus
+from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, RunReason, RunStatus
 from supervisor.clock import now_ns, wall_ms
 from supervisor.core import run as machine
 from supervisor.core.budget import Level, Node
@@ -69,6 +69,7 @@ def _revive(runs: Runs, row: run_rows.RunRow) -> None:
 
 def _spec(plain: dict[str, Any]) -> RunSpec:
     values = {**plain, "secret_key": bytes.fromhex(plain["secret_key"]), "checks": tuple(plain["checks"])}
+    values["agent"] = msgspec.convert(plain.get("agent"), AgentOptions | None)
     return RunSpec(**values)
 
 
@@ -122,6 +123,7 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     run.fired.extend(msgspec.convert(kept["fired"], list[FiredDetector]))
     run.partial.extend(kept["partial"])
     run.artefacts.extend(msgspec.convert(kept["artefacts"], list[Artefact]))
+    run.notes = kept.get("notes", "")
     run.last = msgspec.convert(kept["last"], LastAction | None)
     run.stop = row.stop
     return run

@@ -30,6 +30,8 @@ def status_of(run: LiveRun) -> RunStatus:
 def phase_of(run: LiveRun) -> Phase:
     """What it does; while all of its calls wait for the same, that."""
     phase = run.machine.phase
+    if phase == "decide" and run.retry_waits:
+        return "backoff"
     if phase != "tool":
         return phase
     states = {call.machine.state for call in run.in_flight.values()}
@@ -79,6 +81,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         sorted(run.approvals),
         list(run.fired),
         run.stop,
+        spec.agent,
     )
 
 
@@ -176,6 +179,7 @@ def told_at_start(run: LiveRun) -> dict[str, Any]:
         "on_disconnect": spec.on_disconnect,
         "approval": effective.approval,
         "max_refusals": effective.max_refusals,
+        "agent": spec.agent,
     }
 
 
@@ -203,6 +207,7 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
             "partial": list(run.partial),
             "artefacts": list(run.artefacts),
             "last": run.last,
+            "notes": run.notes,
         }
     )
     return plain

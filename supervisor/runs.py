@@ -179,6 +179,7 @@ class Runs:
             budget_ms,
             wall_ms(),
             secrets.token_bytes(32),
+            ask.agent,
         )
         run_machine = self.machine_of(spec, effective, instant_after(now, budget_ms))
         node = self.accounts.open_run(spec.id, uid, session, None if parent is None else parent.node, effective)
@@ -396,6 +397,7 @@ class Runs:
             *run_rows.settled(run.id, run.spec.uid, stop, wall_ms(), told_at_end(run, stop)),
             *self.accounts.standing(run.spec.uid, run.spec.session),
         )
+        run.notes = ""
         self._move_over(run)
         self.journal.append(changes, lambda durable: run.tell(_as_told(stop, durable)))
         for hear in self.on_stop:

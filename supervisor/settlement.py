@@ -92,7 +92,7 @@ class Settlement:
 
     def _result(self, call: LiveCall, settle: machine.Settle) -> CallResult:
         result = results.result_of(self._facts(call), settle)
-        result.fingerprint = call.fingerprint
+        result.fingerprint, result.decision = call.fingerprint, call.judged.decision
         call.reached = "" if settle.ended is None else settle.ended.fingerprint
         result.notices += call.notices
         return result

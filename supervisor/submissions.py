@@ -245,7 +245,7 @@ class Submissions:
         self._gate.check_call(judged)
 
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
-        judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run)
+        judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run, decision=submit.decision)
         call = LiveCall(call_id, uid, call_id, judged, now)
         call.notices = refusal.notices
         status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else refusal.status

@@ -22,8 +22,9 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """Where in its run a call stands when a person is asked; outside of a run nothing of it is known. ``decision``: the
-    step and the call's number in it. ``budgets``: what is left by dimension, None without a limit."""
+    """Where in its run a call stands when a person is asked; outside of a run nothing is known of it. ``decision``:
+    what its submitter calls it, else the step and the call's number in it. ``budgets``: what is left by dimension, None
+    without a limit."""
 
     goal_hash: str = ""
     decision: str = ""
@@ -77,6 +78,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
             self.cwd,
             self.run,
             detach=True,
+            decision=self.frame.decision or None,
             split_streams=self.split_streams,
             max_output_bytes=self.max_output_bytes,
             min_containment=self.min_containment,

@@ -23,6 +23,7 @@ from supervisor.core.levels import Ground
 from supervisor.core.tools import ServedTool, Tools
 
 _FIELD = re.compile(r"\{(\w+)\}")
+_MOST_DECISION = 200
 _NAMES_SHOWN = 20
 NO_CONTRACT = Contract()
 """What a call is held to whose tool is not known."""
@@ -41,6 +42,7 @@ class Judged(msgspec.Struct):
     resource: str | None = None
     cwd: str | None = None
     run: str | None = None
+    decision: str | None = None
     split_streams: bool = False
     after_kill: bool = False
     """Not the tool itself: the command that its contract wants after a kill."""
@@ -87,6 +89,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         raise Refusal(Reason.MISSING_SECRET, _missing(submit.tool, missing))
     if submit.cwd is not None:
         _check_cwd(submit.cwd)
+    _check_decision(submit.decision)
     _check_demands(submit, contract, host.grounds.get(tool.flavour) or Ground(host.containment, host.isolation))
     return Judged(
         submit.tool,
@@ -99,6 +102,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         None if contract.resource is None else _resource(contract.resource, values),
         submit.cwd,
         submit.run,
+        submit.decision,
         submit.split_streams,
         values=values,
     )
@@ -146,6 +150,11 @@ def _arguments(submit: Submit, tool: ServedTool) -> tuple[str, dict[str, Any]]:
 def _check_cwd(cwd: str) -> None:
     if not cwd.startswith("/") or "\0" in cwd:
         raise Refusal(Reason.INVALID_ARGUMENTS, f"cwd {cwd[:200]!r} is not an absolute path")
+
+
+def _check_decision(decision: str | None) -> None:
+    if decision is not None and len(decision) > _MOST_DECISION:
+        raise Refusal(Reason.INVALID_ARGUMENTS, f"decision has {len(decision)} characters; allowed: {_MOST_DECISION}")
 
 
 def _check_demands(submit: Submit, contract: Contract, ground: Ground) -> None:

@@ -82,10 +82,11 @@ class Answered(msgspec.Struct, gc=False):
 
 
 class FinishAsked(msgspec.Struct, gc=False):
-    """Whoever steers thinks that it is done."""
+    """Whoever steers thinks that it is done. ``plain``: it was not asked for, the answer is all that was said."""
 
     answer: str
     now_ns: int
+    plain: bool = False
 
 
 class ChecksEnded(msgspec.Struct, gc=False):
@@ -173,6 +174,7 @@ class RunMachine:
 
     __slots__ = (
         "_answer",
+        "_plain",
         "_remaining_ns",
         "_stop",
         "_until_ns",
@@ -205,6 +207,7 @@ class RunMachine:
         self._stop: StopAsked | None = None
         self._waits: Waited | None = None
         self._answer: str | None = None
+        self._plain = False
         self._until_ns = self._remaining_ns = 0
 
     def on(self, given: Input) -> Effects:
@@ -343,14 +346,15 @@ class RunMachine:
     def _finish(self, given: FinishAsked) -> Effects:
         if self.in_flight:
             return (RefuseFinish(_BUSY, self.refusals),)
-        self._answer = given.answer
+        self._answer, self._plain = given.answer, given.plain
         if self.checks:
             self.state = State.CHECKING
             return (Check(),)
         return self._complete(given.now_ns)
 
     def _complete(self, now_ns: int) -> Effects:
-        self._stop = StopAsked(RunStatus.COMPLETED, RunReason.FINISH_ACCEPTED, now_ns)
+        reason = RunReason.FINAL_TEXT if self._plain else RunReason.FINISH_ACCEPTED
+        self._stop = StopAsked(RunStatus.COMPLETED, reason, now_ns)
         return self._settle(now_ns)
 
     def _checked(self, given: ChecksEnded) -> Effects:

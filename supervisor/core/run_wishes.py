@@ -11,10 +11,13 @@ import shlex
 from protocol._budgets import Dimension, LimitError, read_limits
 from protocol._client_messages import OpenRun
 from protocol._deadlines import valid_budget_ms
+from protocol._runs import AgentOptions
 
 MOST_TEXT = 4_000
 """Characters of a goal, of a check, of an answer to a run that needs input, of a piece of evidence."""
 MOST_ANSWER = 64_000
+MOST_NOTES = 4_000_000
+"""What whoever steers a run keeps to go on with it: a conversation."""
 MOST_CHECKS = 32
 MOST_NAME = 200
 """Of a session or a model."""
@@ -47,6 +50,7 @@ def refuse_opening(ask: OpenRun, parent_session: str | None, is_part: bool) -> s
         or _refuse_workspace(ask.workspace)
         or _refuse_checks(ask.checks)
         or too_long("profile", ask.profile or "", MOST_NAME)
+        or (None if ask.agent is None else _refuse_agent(ask.agent))
     )
 
 
@@ -94,6 +98,13 @@ def _refuse_workspace(workspace: str | None) -> str | None:
     if not workspace.startswith("/") or "\0" in workspace:
         return f"workspace {workspace[:200]!r} is not an absolute path"
     return too_long("workspace", workspace, MOST_PATH)
+
+
+def _refuse_agent(agent: AgentOptions) -> str | None:
+    if len(agent.constraints) > MOST_CHECKS:
+        return f"{len(agent.constraints)} constraints; allowed: at most {MOST_CHECKS}"
+    refused = (too_long("a constraint", line, MOST_TEXT) for line in agent.constraints)
+    return too_long("model", agent.model or "", MOST_PATH) or next((text for text in refused if text), None)
 
 
 def _refuse_checks(checks: list[str]) -> str | None:

@@ -117,9 +117,13 @@ def amended(kept: KeptCall) -> tuple[Change, ...]:
     return (Change("UPDATE calls SET result = ? WHERE id = ?", (kept.packed, kept.id)),)
 
 
-def refused(call: str, uid: int, run: str | None, tool: str, reason: str, text: str, now_ms: int) -> Change:
+def refused(
+    call: str, uid: int, run: str | None, tool: str, reason: str, text: str, now_ms: int, decision: str | None = None
+) -> Change:
     """A call that was refused before anything of it was recorded."""
     data = {"tool": tool[:200], "reason": reason, "text": text}
+    if decision is not None:
+        data["decision"] = decision
     return Change(event=draft(EventKind.CALL_REFUSED, now_ms, call, uid, run, data))
 
 

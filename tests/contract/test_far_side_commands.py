@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -382,14 +383,18 @@ def test_sigterm_reaches_the_command(worker: Worker) -> None:
         assert capture.read().endswith(b"heard\n")
 
 
+def has_something(capture: Capture) -> bool:
+    return bool(select.select([capture.read_ends[0]], [], [], 0)[0])
+
+
 def test_a_kill_ends_everything_and_loses_no_byte_that_was_in_the_pipe(worker: Worker) -> None:
     with Capture() as capture:
         script = "setsid sleep 600 & (sleep 600 &); echo before; sleep 600"
         worker.send("shell", {"argv": ["sh", "-c", script]}, capture.descriptors)
         capture.sent()
         until = time.monotonic() + 20
-        while len(worker.processes()) < 5 and time.monotonic() < until:
-            time.sleep(0.01)
+        while not (has_something(capture) and len(worker.processes()) == 5) and time.monotonic() < until:
+            time.sleep(0.01)  # a shell on its way to `sleep` is a process too: what it says first says that it is there
         everybody = worker.processes()
         assert len(everybody) == 5
         worker.kill()

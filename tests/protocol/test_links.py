@@ -238,9 +238,23 @@ def request(kind: type, number: int = 1, **fields: Any) -> Any:
         cm.AddEvidence: {"run": "r_1", "evidence": "doc-1"},
         cm.SettleModel: {"run": "r_1", "reservation": 1},
         cm.CloseEffect: {"call": "c_1", "note": "it was done"},
+        cm.RefuseCall: {"run": "r_1", "tool": "finish", "text": "there is no answer in it"},
+        cm.AskPerson: {"run": "r_1", "question": "Which order?"},
+        cm.StopRun: {"run": "r_1", "reason": "auth"},
+        cm.KeepNotes: {"run": "r_1", "notes": "[]"},
         **{
             kind: {"run": "r_1"}
-            for kind in (cm.StepRun, cm.ReserveModel, cm.FinishRun, cm.CancelRun, cm.ResumeRun, cm.ShowRun, cm.WaitRun)
+            for kind in (
+                cm.StepRun,
+                cm.ReserveModel,
+                cm.RetryModel,
+                cm.ReadNotes,
+                cm.FinishRun,
+                cm.CancelRun,
+                cm.ResumeRun,
+                cm.ShowRun,
+                cm.WaitRun,
+            )
         },
     }
     return kind(id=number, **needed.get(kind, {}), **fields)
@@ -266,6 +280,12 @@ ASKED: list[tuple[Any, set[type]]] = [
     (request(cm.StepRun), {cm.RunState, cm.RunSettled}),
     (request(cm.ReserveModel), {cm.ModelReserved, cm.RunSettled}),
     (request(cm.SettleModel), {cm.RunState, cm.RunSettled}),
+    (request(cm.RetryModel), {cm.RunState, cm.RunSettled}),
+    (request(cm.RefuseCall), {cm.RunState, cm.RunSettled}),
+    (request(cm.AskPerson), {cm.RunSettled}),
+    (request(cm.StopRun), {cm.RunSettled}),
+    (request(cm.KeepNotes), {cm.RunState, cm.RunSettled}),
+    (request(cm.ReadNotes), {cm.RunNotes}),
     (request(cm.AddEvidence), {cm.EvidenceTaken, cm.RunSettled}),
     (request(cm.FinishRun), {cm.FinishRefused, cm.RunSettled}),
     (request(cm.CancelRun), {cm.RunSettled}),
