@@ -6,8 +6,6 @@ first answer that lets it; while others of its questions stand it waits again wh
 
 from __future__ import annotations
 
-import hashlib
-
 from protocol._outcomes import Reason
 from protocol._runs import RunReason, RunStatus
 from supervisor.approvals import Approvals
@@ -17,6 +15,7 @@ from supervisor.core.approvals import Close
 from supervisor.core.approvals import State as Decided
 from supervisor.core.budget import Refused, Reservation, call_amounts, run_reason
 from supervisor.core.checkpoints import Checkpoint, Frame, Obstacle
+from supervisor.core.goals import goal_hash
 from supervisor.core.intake import Refusal
 from supervisor.core.run import State
 from supervisor.judgement import Judgement
@@ -53,7 +52,7 @@ class RunApprovals:
         run = self._runs.find(call.judged.run or "", call.uid)
         budgets = self._runs.ledger.view(run.node)
         return Frame(
-            hashlib.sha256(run.spec.goal.encode(errors="replace")).hexdigest(),
+            goal_hash(run.spec.goal),
             call.judged.decision or f"{run.step}.{run.index}",
             run.state_version,
             run.machine.remaining_ns(now_ns()) // 1_000_000,

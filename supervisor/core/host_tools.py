@@ -4,7 +4,7 @@ and what its arguments mean, read as strictly as those of any tool.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from protocol import InvalidArguments
 from supervisor.core.arguments import parse
 from supervisor.core.model_events import ToolCall, ToolSpec
 
+Form = TypeVar("Form", bound=msgspec.Struct)
 _SHOWN = 400
 
 
@@ -83,14 +84,18 @@ def is_host_call(call: ToolCall) -> bool:
 
 def read_host_call(call: ToolCall) -> HostCall:
     """What the model asks of the loop. Raises HostToolError."""
-    form = _FORMS[call.name]
+    said = read_as(_FORMS[call.name], call)
+    if isinstance(said, Question) and not said.question.strip():
+        raise HostToolError("ask_user takes a question; it was given an empty one")
+    return said
+
+
+def read_as(form: type[Form], call: ToolCall) -> Form:
+    """The arguments of a host tool as what they mean. Raises HostToolError, which shows what came and what may come."""
     try:
         values: dict[str, Any] = parse(call.arguments).values
-        said: HostCall = msgspec.convert(values, form)
+        return msgspec.convert(values, form)
     except (InvalidArguments, msgspec.ValidationError) as error:
         shown = call.arguments if len(call.arguments) <= _SHOWN else call.arguments[:_SHOWN] + "…"
         needed = ", ".join(form.__struct_fields__)
         raise HostToolError(f"{call.name} takes {needed}; it was given {shown!r}: {error}") from error
-    if isinstance(said, Question) and not said.question.strip():
-        raise HostToolError("ask_user takes a question; it was given an empty one")
-    return said
