@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any, NoReturn
 
@@ -25,6 +26,8 @@ INTEGER_MAX = 2**64 - 1
 _INTEGER_CHARACTERS = 20
 _NAME_SHOWN = 80
 _FENCES = ("```", "~~~")
+_BEGUN = re.compile(r"[-.eE][+-]?$|\\u[0-9a-fA-F]{0,4}$")
+"""A number or an escape that ends early. (A number in a string has a quote behind it.)"""
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -49,6 +52,19 @@ def parse(text: str) -> Arguments:
     return Arguments(values, inner, inner is not text)
 
 
+def is_cut(text: str) -> bool:
+    """Whether the text ends before its object does, or before the fence around it: more of it was to come."""
+    inner = text if text.startswith("{") else _without_fence(text)
+    if inner is text and text.lstrip().startswith(_FENCES):
+        return text.strip().partition("\n")[2].rpartition("\n")[2].strip() not in _FENCES
+    try:
+        _decode(inner)
+    except InvalidArguments as error:
+        cause = error.__cause__
+        return isinstance(cause, json.JSONDecodeError) and bool(inner.strip()) and _ends_early(cause)
+    return False
+
+
 def same_form(values: dict[str, Any]) -> bytes:
     """Values in a form that is equal where they are: the order of names and the spaces between them do not count."""
     return json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -70,8 +86,16 @@ def _decode(text: str) -> object:
 def _said(error: json.JSONDecodeError) -> str:
     if not error.doc.strip():
         return "arguments are empty; a tool without arguments takes {}"
-    cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
-    return f"arguments are {'cut off' if cut else 'not JSON'}: {error}"
+    return f"arguments are {'cut off' if _ends_early(error) else 'not JSON'}: {error}"
+
+
+def _ends_early(error: json.JSONDecodeError) -> bool:
+    """The parser stopped at the end, in a string that has none, or at the beginning of what it could not know yet."""
+    text = error.doc.rstrip()
+    rest = text[error.pos :]
+    if not rest or error.msg.startswith("Unterminated string"):
+        return True
+    return any(word.startswith(rest) for word in ("true", "false", "null")) or _BEGUN.search(text) is not None
 
 
 def _without_fence(text: str) -> str:

@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from protocol._outcomes import ErrorClass
+from protocol._runs import ProviderReason
 from supervisor.core.retry import DEFAULT, Answer, Backoff, RetrySettings
 
 
@@ -57,6 +58,14 @@ _PASSES = frozenset(
         FailureKind.NO_OUTPUT,
     )
 )
+_NEVER_BEGAN = frozenset(
+    (FailureKind.HTTP_STATUS, FailureKind.NETWORK, FailureKind.POOL_EXHAUSTED, FailureKind.QUOTA_SPENT)
+)
+_REASONS: dict[ErrorClass, ProviderReason] = {
+    ErrorClass.TRANSIENT_PROVIDER: "transient_exhausted",
+    ErrorClass.AUTH: "auth",
+    ErrorClass.POLICY: "content_policy",
+}
 _PASSING_STATUSES = frozenset((408, 429))
 _KEY_REFUSED = frozenset((401, 403))
 _SERVER_ERRORS = range(500, 600)
@@ -78,6 +87,20 @@ def _class_of_status(status: int) -> ErrorClass:
     if status in _PASSING_STATUSES or status in _SERVER_ERRORS:
         return ErrorClass.TRANSIENT_PROVIDER
     return ErrorClass.AUTH if status in _KEY_REFUSED else ErrorClass.ARGUMENT
+
+
+def costs_nothing(failure: ProviderFailure) -> bool:
+    """Whether the model cannot have begun: it was refused, or never reached."""
+    return failure.kind in _NEVER_BEGAN
+
+
+def give_up_reason(failure: ProviderFailure) -> ProviderReason:
+    """The word for a run that ends for it, after as many attempts as it was worth."""
+    if failure.kind is FailureKind.CUT_STREAM:
+        return "stream_incomplete"
+    if failure.kind is FailureKind.QUOTA_SPENT:
+        return "permanent"
+    return _REASONS.get(class_of(failure), "permanent")
 
 
 def try_again(

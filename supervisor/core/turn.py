@@ -1,0 +1,371 @@
+"""The loop of an agent, round by round: ask the budget, decide, do what was decided, check. Every transition is here.
+
+The machine is a client of the daemon like any other: it decides what is asked next; its bounds are kept elsewhere.
+
+Rules
+1. A model is asked when its call is paid for and not before. What it says counts once its stop has come and every call
+   in it is whole; else the turn is thrown away, and nothing of it is done or remembered.
+2. What failed in passing is asked again, as often and after such waits as the settings say, each time paid for first.
+   Whatever else failed, and what failed too often, ends the run by its reason.
+3. `finish` and `ask_user` stand alone in their turn. Beside other calls they are refused, and the others are made.
+4. Text without a call is an answer: it takes the same way as `finish`.
+5. The calls of a turn are made together, each under a key of its own (decision and number), and their results are told
+   in the order of the calls. A call that waits for a person is made again under its key when the run goes on: the key
+   answers with what became of it, and nothing runs twice.
+6. A run whose budget is used up is asked for a last word, without tools; what is said then is the answer.
+7. Whenever the run has stopped the machine is done, or waits with it for a person. An answer comes as the result of the
+   question, or as a message.
+8. Before anything is done that may suspend the run, what is needed to go on is kept.
+9. The machine is total: an input that means nothing in a state changes nothing.
+
+States: IDLE → LOOKING → RESERVING → DECIDING → CALLING | CHECKING | ASKING → LOOKING …; BACKOFF between two attempts;
+STOPPING until the run has stopped; SUSPENDED; SETTLED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from protocol._outcomes import CallResult, Status
+from protocol._runs import ProviderReason, StopRecord
+from supervisor.core import turn_words as words
+from supervisor.core.arguments import is_cut
+from supervisor.core.briefing import WRAP_UP
+from supervisor.core.context import NO_PINS
+from supervisor.core.conversation import Conversation
+from supervisor.core.host_tools import ASK_USER, FINISH, Finish, HostToolError, is_host_call, read_host_call
+from supervisor.core.model_events import Message, Request, ToolCall, ToolSpec, Usage
+from supervisor.core.observations import observation
+from supervisor.core.provider_failures import FailureKind, ProviderFailure, costs_nothing, give_up_reason, try_again
+from supervisor.core.retry import Delay
+from supervisor.core.trail import Trail
+from supervisor.core.turn_words import Effects, Input, Proposed, Reserved, Terms
+
+_BYTES_PER_TOKEN = 3
+"""Fewer than a token of any language has on average: what is set aside for a turn should do."""
+_NOT_ALONE = "{} must stand alone in its turn; it was not done. The other calls were made"
+
+
+class State(Enum):
+    """Where the loop is."""
+
+    __hash__ = object.__hash__
+
+    IDLE = auto()
+    LOOKING = auto()
+    RESERVING = auto()
+    DECIDING = auto()
+    BACKOFF = auto()
+    CALLING = auto()
+    CHECKING = auto()
+    ASKING = auto()
+    STOPPING = auto()
+    SUSPENDED = auto()
+    SETTLED = auto()
+
+
+_STAY: Effects = ()
+
+
+class TurnMachine:
+    """``tools``: of the daemon's, that the model is offered. ``stop``: the run's, once it has stopped."""
+
+    def __init__(self, conversation: Conversation, tools: Sequence[ToolSpec], terms: Terms) -> None:
+        own = (FINISH, ASK_USER)
+        names = {tool.name for tool in own}
+        self.conversation, self.terms = conversation, terms
+        self.tools = (*(tool for tool in tools if tool.name not in names), *own)
+        self.state = State.IDLE
+        self.round = 0
+        self.stop: StopRecord | None = None
+        self._trail = Trail()
+        self._pins = NO_PINS
+        self._reserved: Reserved | None = None
+        self._retries = self._objections = 0
+        self._finish_call: ToolCall | None = None
+        self._asked: ToolCall | None = None
+        self._proposed: tuple[Proposed, ...] = ()
+        self._calls: tuple[ToolCall, ...] = ()
+        """Of the turn that is being done, in its order."""
+        self._texts: dict[str, str] = {}
+        """What the model will be told of them, by id, as far as it is known."""
+        self._results: dict[str, CallResult] = {}
+        self._folded: tuple[int, ...] = ()
+
+    def on(self, given: Input) -> Effects:
+        """Take one input; the effects are to be carried out in order, each before the next."""
+        if isinstance(given, words.RunStopped):
+            return self._stopped(given)
+        return _TABLE.get((self.state, type(given)), TurnMachine._stay)(self, given)
+
+    @property
+    def decision(self) -> str:
+        """The name of what was decided last."""
+        return "" if self._reserved is None else f"d_{self._reserved.reservation}"
+
+    def transcript(self) -> list[Message]:
+        """The conversation, whole: every request has a result."""
+        return self.conversation.transcript([proposed.call.id for proposed in self._proposed])
+
+    # ------------------------------------------------------------ before a decision
+
+    def _look(self, *_given: Input) -> Effects:
+        self.state, self._objections = State.LOOKING, 0
+        return (words.Look(),)
+
+    def _looked(self, given: words.Looked) -> Effects:
+        self._pins, self.state = given.pins, State.RESERVING
+        return (self._keep(), self._reserve())
+
+    def _reserve(self) -> words.Reserve:
+        said = sum(len(msgspec.json.encode(part)) for part in (self._shown(), self.tools))
+        return words.Reserve(said // _BYTES_PER_TOKEN + 1, self.terms.max_out)
+
+    def _shown(self) -> list[Message]:
+        return self.conversation.context(self._pins, self.terms.last)
+
+    def _paid(self, given: Reserved) -> Effects:
+        self._reserved, self.state = given, State.DECIDING
+        if not self._retries:
+            self.round += 1
+        messages, tools = self._shown(), self.tools
+        if given.wraps_up:
+            messages, tools = [*messages, Message("user", WRAP_UP)], ()
+        return (words.Decide(Request(messages, tools, self.terms.max_out), given.until_ns),)
+
+    def _objected(self, given: words.Objected) -> Effects:
+        self._objections += 1
+        if given.code == "run_busy":
+            return self._await_stop()
+        if given.code == "wrapping_up" and self._objections == 1:
+            self.state = State.RESERVING
+            return (self._reserve(),)
+        return self._give_up("permanent", given.text)
+
+    # ------------------------------------------------------------ a decision
+
+    def _decided(self, given: words.Decided) -> Effects:
+        assert self._reserved is not None
+        settle = words.SettleModel(self._reserved.reservation, given.usage)
+        failure = None if self._reserved.wraps_up else _failure_in(given)
+        if failure is not None:
+            return (settle, *self._failed(failure, given.now_ns, given.random_0_1))
+        self._retries = 0
+        if self._reserved.wraps_up:
+            self.conversation.decided(given.text, (), self.round)
+            self.state = State.CHECKING
+            return (settle, words.AskFinish(Finish(given.text), plain=True))
+        self._calls = self.conversation.decided(given.text, given.calls, self.round)
+        return (settle, *self._do(given.text))
+
+    def _decide_failed(self, given: words.DecideFailed) -> Effects:
+        assert self._reserved is not None
+        usage = given.usage or (Usage(0, 0) if costs_nothing(given.failure) else None)
+        settle = words.SettleModel(self._reserved.reservation, usage)
+        if self._reserved.wraps_up:
+            return (settle, *self._give_up(give_up_reason(given.failure), given.failure.message))
+        return (settle, *self._failed(given.failure, given.now_ns, given.random_0_1))
+
+    def _expired(self, _given: words.Expired) -> Effects:
+        """What comes now, a last word or nothing, is the run's to say: it is asked like for any turn."""
+        assert self._reserved is not None
+        self.state, self._retries = State.RESERVING, 0
+        return (words.SettleModel(self._reserved.reservation, None), self._reserve())
+
+    def _failed(self, failure: ProviderFailure, now_ns: int, random_0_1: float) -> Effects:
+        assert self._reserved is not None
+        until_ns = self._reserved.until_ns
+        answer = try_again(failure, self._retries, random_0_1, now_ns, until_ns, self.terms.retry)
+        if not isinstance(answer, Delay):
+            why = "" if answer is None else f" ({answer.why})"
+            return self._give_up(give_up_reason(failure), f"{failure.kind}: {failure.message}{why}")
+        self._retries += 1
+        self.state = State.BACKOFF
+        delay_ms = max(0, answer.until_ns - now_ns) // 1_000_000
+        return (words.Backoff(answer.until_ns, delay_ms, f"{failure.kind}: {failure.message}"),)
+
+    def _woken(self, _given: words.Woken) -> Effects:
+        self.state = State.RESERVING
+        return (self._reserve(),)
+
+    def _give_up(self, reason: ProviderReason, detail: str) -> Effects:
+        self.state = State.STOPPING
+        return (words.GiveUp(reason, detail),)
+
+    # ------------------------------------------------------------ doing it
+
+    def _do(self, text: str) -> Effects:
+        if not self._calls:
+            return self._ask_finish(None, Finish(text), plain=True)
+        if len(self._calls) == 1 and is_host_call(self._calls[0]):
+            return self._do_alone(self._calls[0])
+        declined = [call for call in self._calls if is_host_call(call)]
+        self._proposed = tuple(
+            Proposed(call, f"{self.decision}.{number}", self.decision)
+            for number, call in enumerate(self._calls)
+            if call not in declined
+        )
+        return self._act([words.Declined(call, _NOT_ALONE.format(call.name), self.decision) for call in declined])
+
+    def _do_alone(self, call: ToolCall) -> Effects:
+        try:
+            said = read_host_call(call)
+        except HostToolError as error:
+            return self._act([words.Declined(call, str(error), self.decision)])
+        if isinstance(said, Finish):
+            return self._ask_finish(call, said, plain=False)
+        self.state, self._asked = State.ASKING, call
+        return (self._keep(), words.AskPerson(said.question))
+
+    def _ask_finish(self, call: ToolCall | None, finish: Finish, plain: bool) -> Effects:
+        self.state, self._finish_call = State.CHECKING, call
+        return (self._keep(), words.AskFinish(finish, plain))
+
+    def _act(self, declined: Sequence[words.Declined]) -> Effects:
+        self.state = State.CALLING
+        self._texts |= {one.call.id: f"[{one.call.name}: not done] {one.text}" for one in declined}
+        return (self._keep(), words.Act(tuple(declined), self._proposed))
+
+    def _acted(self, given: words.Acted) -> Effects:
+        waiting = []
+        for proposed, result in zip(self._proposed, given.results, strict=True):
+            if result.status is Status.WAITING_FOR_APPROVAL:
+                waiting.append(proposed)
+                continue
+            line = self._trail.line(proposed.call.name, proposed.call.arguments, result)
+            self._texts[proposed.call.id] = f"{line}\n{observation(result)}"
+            self._results[proposed.call.id] = result
+        self._proposed = tuple(waiting)
+        if waiting:
+            return self._await_stop()
+        return self._round_over()
+
+    def _round_over(self) -> Effects:
+        for call in self._calls:
+            self.conversation.answered(call, self._texts[call.id], self.round)
+        results = [self._results[call.id] for call in self._calls if call.id in self._results]
+        folded = self.conversation.finished(self.round, results) if self._calls else None
+        self._folded += () if folded is None else (folded,)
+        self._calls, self._texts, self._results = (), {}, {}
+        return self._look()
+
+    def _refused(self, given: words.FinishRefused) -> Effects:
+        call, self._finish_call = self._finish_call, None
+        text = f"The task is not finished. The check says:\n{given.feedback}"
+        if call is None:
+            self.conversation.said_by_user(f"[host] {text}", self.round)
+        else:
+            self._texts[call.id] = text
+        return self._round_over()
+
+    def _not_taken(self, given: words.Objected) -> Effects:
+        return self._refused(words.FinishRefused(given.text))
+
+    def _not_asked(self, given: words.Objected) -> Effects:
+        assert self._asked is not None
+        self._texts[self._asked.id], self._asked = f"[nobody was asked] {given.text}", None
+        return self._round_over()
+
+    # ------------------------------------------------------------ stops
+
+    def _await_stop(self, *_given: Input) -> Effects:
+        self.state = State.STOPPING
+        return (words.AwaitStop(),)
+
+    def _stopped(self, given: words.RunStopped) -> Effects:
+        if self.state is State.SETTLED:
+            return _STAY
+        self.stop = given.stop
+        if given.stop.outcome != "suspended":
+            self.state = State.SETTLED
+            return _STAY
+        self.state = State.SUSPENDED
+        return (words.AwaitResumption(),)
+
+    def _resumed(self, given: words.Resumed) -> Effects:
+        self.stop = None
+        if self._asked is not None:
+            self._texts[self._asked.id], self._asked = f"[a person answers] {given.answer}", None
+            return self._round_over()
+        if self._proposed:
+            return self._act([])
+        if self._finish_call is not None:
+            return self._refused(words.FinishRefused(given.answer or "a person did not accept it"))
+        said = f"A person answers: {given.answer}" if given.answer else "A person lets the task go on."
+        self.conversation.said_by_user(said)
+        return self._look()
+
+    def _stay(self, _given: Input) -> Effects:
+        return _STAY
+
+    # ------------------------------------------------------------ another life
+
+    def _keep(self) -> words.Keep:
+        folded, self._folded = self._folded, ()
+        return words.Keep(folded)
+
+    def dump(self) -> str:
+        """What is needed to go on, as text."""
+        kept = {
+            "conversation": self.conversation.dump(),
+            "trail": self._trail.dump(),
+            "round": self.round,
+            "reserved": self._reserved,
+            "calls": self._calls,
+            "proposed": self._proposed,
+            "texts": self._texts,
+            "asked": self._asked,
+            "finish": self._finish_call,
+        }
+        return msgspec.json.encode(kept).decode()
+
+    def load(self, text: str) -> None:
+        """What `dump` gave, of a run that is suspended: `Resumed` is the next thing to come. Raises MsgspecError."""
+        kept: dict[str, Any] = msgspec.json.decode(text)
+        self.conversation.load(kept["conversation"])
+        self._trail.load(kept["trail"])
+        self.round, self._texts = kept["round"], kept["texts"]
+        self._reserved = msgspec.convert(kept["reserved"], Reserved | None)
+        self._calls = msgspec.convert(kept["calls"], tuple[ToolCall, ...])
+        self._proposed = msgspec.convert(kept["proposed"], tuple[Proposed, ...])
+        self._asked = msgspec.convert(kept["asked"], ToolCall | None)
+        self._finish_call = msgspec.convert(kept["finish"], ToolCall | None)
+        self.state = State.SUSPENDED
+
+
+def _failure_in(given: words.Decided) -> ProviderFailure | None:
+    """Why a turn is thrown away although it came to its stop (rule 1); None: it counts."""
+    if given.stop == "content_policy":
+        return ProviderFailure(FailureKind.CONTENT_POLICY, message="the provider's content policy ended the turn")
+    cut = next((call for call in given.calls if is_cut(call.arguments)), None)
+    if cut is not None:
+        return ProviderFailure(FailureKind.CUT_STREAM, message=f"the arguments of {cut.name[:80]!r} are cut off")
+    if given.stop == "length":
+        return ProviderFailure(FailureKind.CUT_STREAM, message="the turn was cut at the most tokens that it may have")
+    if not given.calls and not given.text.strip():
+        return ProviderFailure(FailureKind.EMPTY_STREAM, message="the turn says nothing")
+    return None
+
+
+_M = TurnMachine
+_TABLE: dict[tuple[State, type], Callable[[TurnMachine, Any], Effects]] = {
+    (State.IDLE, words.Begun): _M._look,
+    (State.LOOKING, words.Looked): _M._looked,
+    (State.RESERVING, Reserved): _M._paid,
+    (State.RESERVING, words.Objected): _M._objected,
+    (State.DECIDING, words.Decided): _M._decided,
+    (State.DECIDING, words.DecideFailed): _M._decide_failed,
+    (State.DECIDING, words.Expired): _M._expired,
+    (State.BACKOFF, words.Woken): _M._woken,
+    (State.BACKOFF, words.Objected): _M._objected,
+    (State.CALLING, words.Acted): _M._acted,
+    (State.CHECKING, words.FinishRefused): _M._refused,
+    (State.CHECKING, words.Objected): _M._not_taken,
+    (State.ASKING, words.Objected): _M._not_asked,
+    (State.STOPPING, words.Objected): _M._await_stop,
+    (State.SUSPENDED, words.Resumed): _M._resumed,
+}
