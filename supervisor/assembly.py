@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import secrets
@@ -26,6 +27,7 @@ from supervisor.core.admission import Admission
 from supervisor.core.detectors import Detectors
 from supervisor.core.intake import Host
 from supervisor.core.levels import HeldBy, holder_of
+from supervisor.core.model_events import Gateway
 from supervisor.core.policy import Policy
 from supervisor.core.respawn import Respawn, pool_breaker
 from supervisor.core.shelf import Shelf
@@ -38,6 +40,7 @@ from supervisor.doubts import Doubts
 from supervisor.endings import Endings
 from supervisor.finishing import Finishing
 from supervisor.health import Health
+from supervisor.hosting import Hosting
 from supervisor.journal.journal import Journal
 from supervisor.journal.outputs import OutputStore
 from supervisor.journal.store import Store
@@ -71,6 +74,7 @@ class Doors(NamedTuple):
     readers: EventReaders
     metrics: MetricsDesk
     unix: UnixDoor
+    hosting: Hosting
 
 
 @dataclass(slots=True)
@@ -235,10 +239,18 @@ def _doors(
     readers = EventReaders(journal)
     metrics = MetricsDesk(journal, Metrics(tools.is_served, config.alerts))
     run_desk = RunDesk(steering.runs, steering.rounds)
+    hosting = Hosting(steering.runs, tools, _choose_model, config.agent, config.policy)
     effective = _effective(config, socket_path)
     desk = Desk(calls, tools, health, readers, run_desk, steering.approvals, metrics, effective)
+    run_desk.hosting, hosting.desk = hosting, desk
     door = UnixDoor(desk, _door_limits(config), makers.roots, Refusals(journal.note))
-    return Doors(readers, metrics, door)
+    return Doors(readers, metrics, door, hosting)
+
+
+def _choose_model(name: str | None) -> Gateway:
+    chooser = importlib.import_module("supervisor.models.choosing")  # loaded when a model is wanted
+    gateway: Gateway = chooser.gateway(name, os.environ)
+    return gateway
 
 
 def _most_workers(config: Config) -> int:

@@ -21,6 +21,7 @@ from protocol import FRAME_HARD_LIMIT, FRAME_LIMIT, Limits
 from protocol._contracts import ContainmentLevel, IsolationLevel
 from protocol._deadlines import CEILING_MS
 from protocol._places import default_socket, default_state_dir
+from supervisor.config_agent import AgentSettings, read_agent
 from supervisor.config_budgets import read_budgets
 from supervisor.config_detectors import detector_values, own_names, read_detectors
 from supervisor.config_policy import ApprovalSettings, read_approval, read_policy
@@ -36,7 +37,9 @@ from supervisor.observe.alerts import AlertSettings
 __all__ = ["Config", "ConfigError", "DaemonSettings", "ToolTable", "load"]
 
 DEFAULT = "default"
-_TABLES = tuple("daemon limits tool quarantine restart profile tenant price detectors approval policy alerts".split())
+_TABLES = tuple(
+    "daemon limits tool quarantine restart profile tenant price detectors approval policy alerts agent".split()
+)
 _DAY_MS = 86_400_000
 
 Budget = Annotated[int, msgspec.Meta(ge=1, le=CEILING_MS)]
@@ -85,6 +88,7 @@ class Config(msgspec.Struct, frozen=True):
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
     policy: tuple[Rule, ...] = ()
     alerts: AlertSettings = msgspec.field(default_factory=AlertSettings)
+    agent: AgentSettings = msgspec.field(default_factory=AgentSettings)
     detectors: dict[str, Settings] = msgspec.field(default_factory=lambda: dict(SETS))
     file: str | None = None
     given: frozenset[str] = frozenset()
@@ -102,6 +106,7 @@ class Config(msgspec.Struct, frozen=True):
             "approval": msgspec.to_builtins(self.approval),
             "policy": [msgspec.to_builtins(rule) for rule in self.policy],
             "alerts": msgspec.to_builtins(self.alerts),
+            "agent": msgspec.to_builtins(self.agent),
             "detectors": {name: detector_values(settings) for name, settings in self.detectors.items()},
         }
         return values, {key: self._source(key) for key in _paths(values)}
@@ -163,6 +168,7 @@ def _config(document: dict[str, Any], file: str) -> Config:
         read_approval(document.get("approval", {})),
         read_policy(document.get("policy", [])),
         AlertSettings(**read_fields(document.get("alerts", {}), _ALERT_KINDS, "alerts")),
+        read_agent(document.get("agent", {})),
         detectors,
         file,
         frozenset(_paths(document)),

@@ -146,6 +146,7 @@ class Daemon:
             self._log.warning("limit_of_no_tool", key=key)
         _settle_memory()
         await nursery.start(parts.doors.metrics.run)
+        await nursery.start(parts.doors.hosting.run)
         nursery.start_soon(self._expire, parts)
         nursery.start_soon(parts.endings.run)
 

@@ -18,6 +18,7 @@ from supervisor.runs import RunRefusal, Runs
 
 if TYPE_CHECKING:
     from supervisor.desk import Asker
+    from supervisor.hosting import Hosting
 
 
 class RunDesk:
@@ -26,6 +27,8 @@ class RunDesk:
     def __init__(self, runs: Runs, rounds: Rounds) -> None:
         self._runs, self._rounds = runs, rounds
         self._held: dict[Asker, set[LiveRun]] = {}
+        self.hosting: Hosting
+        """Who steers the runs that nobody else does."""
 
     def take(self, asker: Asker, message: cm.RunRequest) -> None:
         """Answer one message, now or when its run has come so far."""
@@ -89,6 +92,7 @@ class RunDesk:
             case cm.StepRun():
                 self._answer(asker, message.id, run, self._rounds.step(run))
             case cm.ReserveModel():
+                self._runs.notice_time(run)
                 reserved = self._rounds.reserve_model(run, message.model, message.max_in, message.max_out)
                 if reserved is None:
                     self._stopped(asker, message.id, run)
@@ -125,6 +129,7 @@ class RunDesk:
         self._tell_stop(asker, ask.id, run)
 
     def _open(self, asker: Asker, ask: cm.OpenRun) -> None:
+        gateway = None if ask.agent is None else self.hosting.prepare(ask.agent)
         self._held.setdefault(asker, set())
 
         def told(run: LiveRun) -> None:
@@ -132,6 +137,8 @@ class RunDesk:
             if run.spec.on_disconnect == "cancel":
                 self._hold(asker, run)
             asker.say(cm.RunOpened(ask.id, self._view(run)))
+            if gateway is not None:
+                self.hosting.host(run, gateway)
 
         def lost() -> None:
             asker.say(_failed(ask.id, "store_unavailable", "the journal takes nothing; the run was not opened"))

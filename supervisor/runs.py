@@ -29,7 +29,7 @@ from supervisor.clock import loop_time, now_ns, wall_ms
 from supervisor.core import run as machine
 from supervisor.core.budget import Refused, run_reason
 from supervisor.core.detectors import Detectors
-from supervisor.core.profiles import Effective, Objection
+from supervisor.core.profiles import Effective, Objection, with_last_word
 from supervisor.core.run import RunMachine, State
 from supervisor.core.run_wishes import MOST_TEXT, limits_of, refuse_opening, too_long
 from supervisor.journal import run_rows
@@ -108,6 +108,13 @@ class Runs:
                 self.feed(run, machine.Overdue(now, phase_of(run)))
             self._keep_time(run)  # it may have moved meanwhile, or be at another stage
 
+    def notice_time(self, run: LiveRun) -> None:
+        """Whoever asks may be earlier than the timer: what is overdue is so for both. Raises RunRefusal."""
+        now = now_ns()
+        if run.machine.next_timer_ns() <= now:
+            self.feed(run, machine.Overdue(now, phase_of(run)))
+            self.running(run.id, run.spec.uid)
+
     def _keep_time(self, run: LiveRun) -> None:
         at = run.machine.next_timer_ns()
         if at < NEVER_NS:
@@ -162,6 +169,8 @@ class Runs:
         effective = self.accounts.budgets.effective(uid, ask.profile, limits, self.tools())
         if isinstance(effective, Objection):
             raise RunRefusal(effective.code, effective.text)
+        if ask.agent is not None:
+            effective = with_last_word(effective)
         budget_ms = effective.wall_ms
         if parent is not None:
             budget_ms = min(budget_ms, max(1, (parent.machine.work_until_ns - now) // NS_PER_MS))

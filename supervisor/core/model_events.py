@@ -7,7 +7,7 @@ Without a `Stop` the turn is incomplete, whatever came before, and nothing of it
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -87,6 +87,7 @@ class ModelError(Exception):
         self.failure = failure
 
 
+@runtime_checkable
 class Gateway(Protocol):
     """One model of one provider. ``model``: its name, under which it is priced."""
 

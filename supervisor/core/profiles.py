@@ -208,6 +208,14 @@ def effective(profile: Profile, tenant: Tenant, asked: Mapping[str, int | None])
     )
 
 
+def with_last_word(effective: Effective) -> Effective:
+    """The same for a run that the daemon steers: its model may conclude, also where the profile holds nothing back."""
+    if effective.wrapup.model_calls:
+        return effective
+    wrapup = _within(WrapUp(1, effective.wrapup.ms), effective.limits)
+    return msgspec.structs.replace(effective, wrapup=wrapup)
+
+
 def _told(named: Profile | Tenant) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(named)
     del plain["name"]

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from protocol._outcomes import CallResult, Status
-from protocol._runs import ProviderReason, StopRecord
+from protocol._runs import ProviderReason, RunStatus, StopRecord
 from supervisor.core import turn_words as words
 from supervisor.core.arguments import is_cut
 from supervisor.core.briefing import WRAP_UP
@@ -123,7 +123,7 @@ class TurnMachine:
 
     def _reserve(self) -> words.Reserve:
         said = sum(len(msgspec.json.encode(part)) for part in (self._shown(), self.tools))
-        return words.Reserve(said // _BYTES_PER_TOKEN + 1, self.terms.max_out)
+        return words.Reserve(said // _BYTES_PER_TOKEN + 1, self.terms.max_out, self._retries == 0)
 
     def _shown(self) -> list[Message]:
         return self.conversation.context(self._pins, self.terms.last)
@@ -281,10 +281,18 @@ class TurnMachine:
             return _STAY
         self.stop = given.stop
         if given.stop.outcome != "suspended":
-            self.state = State.SETTLED
+            self._end(given.stop)
             return _STAY
         self.state = State.SUSPENDED
         return (words.AwaitResumption(),)
+
+    def _end(self, stop: StopRecord) -> None:
+        self.state = State.SETTLED
+        if self._finish_call is not None and stop.status is RunStatus.COMPLETED:
+            self._texts[self._finish_call.id] = "[accepted]"
+        for call in self._calls:
+            if call.id in self._texts:
+                self.conversation.answered(call, self._texts[call.id], self.round)
 
     def _resumed(self, given: words.Resumed) -> Effects:
         self.stop = None

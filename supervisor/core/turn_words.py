@@ -123,7 +123,18 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 Input: TypeAlias = (
-    Begun | Looked | Reserved | Decided | DecideFailed | Woken | Acted | FinishRefused | Objected | RunStopped | Resumed
+    Begun
+    | Looked
+    | Reserved
+    | Decided
+    | DecideFailed
+    | Expired
+    | Woken
+    | Acted
+    | FinishRefused
+    | Objected
+    | RunStopped
+    | Resumed
 )
 
 # ---------------------------------------------------------------- effects
@@ -134,10 +145,11 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """Pay for a turn, in tokens."""
+    """Pay for a turn, in tokens. ``begins``: with the round that it begins; else it is another attempt."""
 
     max_in: int
     max_out: int
+    begins: bool
 
 
 class Decide(msgspec.Struct, frozen=True):

@@ -1,0 +1,109 @@
+"""The loop as a library: the same that the daemon runs for `deadlined agent`, in this process, with a decision function
+of your own or one of the product's models. The run, its budget, its calls and their ends are the daemon's all the same.
+
+Owns the opening and leaving of the run. What the loop does is ``supervisor.core.turn``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Unpack
+
+import trio
+
+from deadlined._conversation import Exchange
+from deadlined._decisions import Decide, Decision, FunctionGateway, Turn, call
+from deadlined._errors import RequestRefused
+from deadlined._run_words import RunOptions
+from deadlined.async_client import AsyncClient
+from protocol import _client_messages as cm
+from protocol._runs import StopRecord
+from supervisor.agent import Agent, Answer
+from supervisor.core import turn_words as words
+from supervisor.core.briefing import briefing
+from supervisor.core.context import Pins
+from supervisor.core.conversation import Conversation
+from supervisor.core.model_events import Gateway, Message, Request, ToolCall, ToolSpec
+from supervisor.core.turn import TurnMachine
+
+__all__ = ["Decide", "Decision", "Message", "Outcome", "Request", "ToolCall", "Turn", "call", "run_agent", "steer"]
+
+
+class Outcome(NamedTuple):
+    """Why the run stopped, and all that was said, every request with its result: ``earlier`` of the next run."""
+
+    stop: StopRecord
+    messages: list[Message]
+
+
+class ClientLine:
+    """A line to the daemon over a client's connection."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def send(self, request: cm.Request) -> Exchange:
+        """Ask."""
+        return self._client._line.ask_nowait(request)
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        """The last answer. Cancelled, a call that was asked for ends with its run."""
+        await self._client._over(exchange)
+        if isinstance(exchange.error, RequestRefused):
+            return cm.Failed(exchange.request.id, exchange.error.error)
+        if exchange.error is not None:
+            raise exchange.error
+        return exchange.answer
+
+
+def run_agent(
+    task: str,
+    decide: Decide | Gateway,
+    *,
+    socket: str | None = None,
+    tell: Callable[[words.Effect | words.Input], None] = lambda _: None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """Work on ``task`` until its run has stopped, and return why. ``decide`` is asked each round what to do next.
+
+    Blocking. ``options`` as for `Client.run`. A run that waits for a person has stopped too: `steer` goes on with it.
+    Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels the run and its calls.
+    """
+
+    async def main() -> Outcome:
+        async with AsyncClient(socket, name="agent") as client:
+            return await steer(client, task, decide, tell=tell, **options)
+
+    return trio.run(main)
+
+
+async def steer(
+    client: AsyncClient,
+    task: str,
+    decide: Decide | Gateway,
+    *,
+    constraints: Sequence[str] = (),
+    system: str = "",
+    earlier: Sequence[Message] = (),
+    terms: words.Terms | None = None,
+    tell: Callable[[words.Effect | words.Input], None] = lambda _: None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """The same under Trio, on a connection that is there. ``constraints``: lines that are always shown; ``system``:
+    said behind the loop's own words; ``earlier``: messages of the run before, in the same session.
+
+    It goes on while the run waits for a person. Cancelled, it cancels the run, and waits for its end, for a while.
+    """
+    options["goal"] = task
+    async with client.run(**options) as run:
+        conversation = Conversation(briefing(system), earlier)
+        conversation.said_by_user(task)
+        tools = [ToolSpec(tool.name, tool.description, dict(tool.schema)) for tool in await client.tools()]
+        machine = TurnMachine(conversation, tools, terms or words.Terms())
+        pinned = Pins(task, tuple(constraints))
+        run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
+        return Outcome(run.stop, machine.transcript())
+
+
+def _gateway(decide: Decide | Gateway) -> Gateway:
+    return decide if isinstance(decide, Gateway) else FunctionGateway(decide)
