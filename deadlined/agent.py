@@ -23,8 +23,9 @@ from supervisor.core import turn_words as words
 from supervisor.core.briefing import briefing
 from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
-from supervisor.core.model_events import Gateway, Message, Request, ToolCall, ToolSpec
+from supervisor.core.model_events import Gateway, Message, Request, ToolCall
 from supervisor.core.turn import TurnMachine
+from supervisor.hosting import own_tools
 
 __all__ = ["Decide", "Decision", "Message", "Outcome", "Request", "ToolCall", "Turn", "call", "run_agent", "steer"]
 
@@ -85,12 +86,14 @@ async def steer(
     constraints: Sequence[str] = (),
     system: str = "",
     earlier: Sequence[Message] = (),
+    plan: bool = False,
     terms: words.Terms | None = None,
     tell: Callable[[words.Effect | words.Input], None] = lambda _: None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
     """The same under Trio, on a connection that is there. ``constraints``: lines that are always shown; ``system``:
-    said behind the loop's own words; ``earlier``: messages of the run before, in the same session.
+    said behind the loop's own words; ``earlier``: messages of the run before, in the same session; ``plan``: first a
+    plan, then its steps.
 
     It goes on while the run waits for a person. Cancelled, it cancels the run, and waits for its end, for a while.
     """
@@ -98,8 +101,8 @@ async def steer(
     async with client.run(**options) as run:
         conversation = Conversation(briefing(system), earlier)
         conversation.said_by_user(task)
-        tools = [ToolSpec(tool.name, tool.description, dict(tool.schema)) for tool in await client.tools()]
-        machine = TurnMachine(conversation, tools, terms or words.Terms())
+        own = own_tools(task, await client.tools(), plan)
+        machine = TurnMachine(conversation, own, terms or words.Terms())
         pinned = Pins(task, tuple(constraints))
         run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
         return Outcome(run.stop, machine.transcript())

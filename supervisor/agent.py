@@ -65,7 +65,19 @@ class Agent:
         """Events of the run up to this number were read."""
 
     async def steer(self) -> StopRecord:
-        """Go on until the run has settled. Cancelled, it asks nothing more: what becomes of the run is its opener's."""
+        """Go on until the run has settled. Cancelled, it asks nothing more: what becomes of the run is its opener's.
+
+        Raises LostRunError, and what the line raises.
+        """
+        try:
+            await self._steer()
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        stop = self._machine.stop
+        assert stop is not None
+        return stop
+
+    async def _steer(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hear_stop)
             waits = self._machine.state is State.SUSPENDED
@@ -76,9 +88,6 @@ class Agent:
                 if given is not None:
                     effects = deque(self._take(given))
             nursery.cancel_scope.cancel()
-        stop = self._machine.stop
-        assert stop is not None
-        return stop
 
     async def _ask(self, request: cm.Request) -> Answer:
         return await self._line.answer(self._line.send(request))
@@ -299,6 +308,11 @@ class _Draft:
                 self.usage = event
             case _:
                 assert_never(event)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _heard(answer: Answer) -> words.Input | None:

@@ -5,7 +5,7 @@ that its run asked for. A run that waited for a person in an earlier life gets i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +22,8 @@ from supervisor.core.briefing import briefing
 from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
 from supervisor.core.model_events import Gateway, ToolSpec
+from supervisor.core.own_tools import OwnTools
+from supervisor.core.plan import PlanMachine, offered
 from supervisor.core.policy import Rule
 from supervisor.core.run import State
 from supervisor.core.tools import Tools
@@ -109,8 +111,9 @@ class Hosting:
         settings = self._settings
         conversation = Conversation(briefing(settings.system))
         conversation.said_by_user(run.spec.goal)
-        offered = tuple(map(spec_of, self._tools.descriptions(None)))
-        machine = TurnMachine(conversation, offered, Terms(settings.max_out, settings.last))
+        assert run.spec.agent is not None
+        own = own_tools(run.spec.goal, self._tools.descriptions(), run.spec.agent.plan)
+        machine = TurnMachine(conversation, own, Terms(settings.max_out, settings.last))
         if notes:
             machine.load(notes)
         return machine
@@ -167,9 +170,11 @@ class InnerLine:
         self._desk.left(self)
 
 
-def spec_of(tool: ToolDescription) -> ToolSpec:
-    """A tool as a model is told of it."""
-    return ToolSpec(tool.name, tool.description, dict(tool.schema))
+def own_tools(goal: str, tools: Sequence[ToolDescription], plan: bool) -> OwnTools:
+    """What a model is offered of these tools, with a plan or without."""
+    specs = [ToolSpec(tool.name, tool.description, dict(tool.schema)) for tool in tools]
+    readers = [tool.name for tool in offered("planner", tools)]
+    return OwnTools(goal, specs, readers, PlanMachine(goal, [tool.name for tool in tools]) if plan else None)
 
 
 def _told(rule: Rule) -> str:

@@ -63,7 +63,7 @@ def sentence(
         text = f"Completed {when}."
     else:
         where = f" in phase {phase}" if phase and reason is RunReason.TIME_BUDGET else ""
-        text = f"{_title(status)} ({reason}){where} {when}" + (f": {detail}." if detail else ".")
+        text = f"{_title(status)} ({reason}){where} {when}" + (f": {detail.rstrip('.')}." if detail else ".")
     spent = _spent(reason, budgets)
     effects = f" {_count(open_effects, 'effect')} of unknown outcome: see deadlined effects." if open_effects else ""
     hint = _HINTS.get(ADVICE[status])

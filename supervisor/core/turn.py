@@ -37,9 +37,10 @@ from supervisor.core.arguments import is_cut
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.context import NO_PINS
 from supervisor.core.conversation import Conversation
-from supervisor.core.host_tools import ASK_USER, FINISH, Finish, HostToolError, is_host_call, read_host_call
-from supervisor.core.model_events import Message, Request, ToolCall, ToolSpec, Usage
+from supervisor.core.host_tools import FINISH, Finish, HostToolError
+from supervisor.core.model_events import Message, Request, ToolCall, Usage
 from supervisor.core.observations import observation
+from supervisor.core.own_tools import OwnTools, Told
 from supervisor.core.provider_failures import FailureKind, ProviderFailure, costs_nothing, give_up_reason, try_again
 from supervisor.core.retry import Delay
 from supervisor.core.trail import Trail
@@ -72,13 +73,10 @@ _STAY: Effects = ()
 
 
 class TurnMachine:
-    """``tools``: of the daemon's, that the model is offered. ``stop``: the run's, once it has stopped."""
+    """``own``: what a model is offered, and what is done here. ``stop``: the run's, once it has stopped."""
 
-    def __init__(self, conversation: Conversation, tools: Sequence[ToolSpec], terms: Terms) -> None:
-        own = (FINISH, ASK_USER)
-        names = {tool.name for tool in own}
-        self.conversation, self.terms = conversation, terms
-        self.tools = (*(tool for tool in tools if tool.name not in names), *own)
+    def __init__(self, conversation: Conversation, own: OwnTools, terms: Terms) -> None:
+        self.conversation, self.own, self.terms = conversation, own, terms
         self.state = State.IDLE
         self.round = 0
         self.stop: StopRecord | None = None
@@ -122,17 +120,18 @@ class TurnMachine:
         return (self._keep(), self._reserve())
 
     def _reserve(self) -> words.Reserve:
-        said = sum(len(msgspec.json.encode(part)) for part in (self._shown(), self.tools))
+        said = sum(len(msgspec.json.encode(part)) for part in (self._shown(), self.own.offered()))
         return words.Reserve(said // _BYTES_PER_TOKEN + 1, self.terms.max_out, self._retries == 0)
 
     def _shown(self) -> list[Message]:
-        return self.conversation.context(self._pins, self.terms.last)
+        shown = self.conversation.context(self._pins, self.terms.last)
+        return [*shown, Message("user", self.own.progress(), pinned=True)]
 
     def _paid(self, given: Reserved) -> Effects:
         self._reserved, self.state = given, State.DECIDING
         if not self._retries:
             self.round += 1
-        messages, tools = self._shown(), self.tools
+        messages, tools = self._shown(), self.own.offered()
         if given.wraps_up:
             messages, tools = [*messages, Message("user", WRAP_UP)], ()
         return (words.Decide(Request(messages, tools, self.terms.max_out), given.until_ns),)
@@ -200,24 +199,40 @@ class TurnMachine:
 
     def _do(self, text: str) -> Effects:
         if not self._calls:
-            return self._ask_finish(None, Finish(text), plain=True)
-        if len(self._calls) == 1 and is_host_call(self._calls[0]):
+            return self._do_text(text)
+        if len(self._calls) == 1 and self.own.is_own(self._calls[0]):
             return self._do_alone(self._calls[0])
-        declined = [call for call in self._calls if is_host_call(call)]
+        declined = [
+            words.Declined(call, why, self.decision) for call in self._calls if (why := self._barred(call)) is not None
+        ]
+        not_made = {one.call.id for one in declined}
         self._proposed = tuple(
             Proposed(call, f"{self.decision}.{number}", self.decision)
             for number, call in enumerate(self._calls)
-            if call not in declined
+            if call.id not in not_made
         )
-        return self._act([words.Declined(call, _NOT_ALONE.format(call.name), self.decision) for call in declined])
+        return self._act(declined)
+
+    def _barred(self, call: ToolCall) -> str | None:
+        return _NOT_ALONE.format(call.name) if self.own.is_own(call) else self.own.barred(call)
+
+    def _do_text(self, text: str) -> Effects:
+        why = self.own.not_yet()
+        if why is None:
+            return self._ask_finish(None, Finish(text), plain=True)
+        self.conversation.said_by_user(f"[host] The task is not finished: {why}", self.round)
+        return self._act([words.Declined(ToolCall("", FINISH.name, ""), why, self.decision)])
 
     def _do_alone(self, call: ToolCall) -> Effects:
         try:
-            said = read_host_call(call)
+            said = self.own.read(call)
         except HostToolError as error:
             return self._act([words.Declined(call, str(error), self.decision)])
         if isinstance(said, Finish):
             return self._ask_finish(call, said, plain=False)
+        if isinstance(said, Told):
+            self._texts[call.id] = said.text
+            return self._round_over()
         self.state, self._asked = State.ASKING, call
         return (self._keep(), words.AskPerson(said.question))
 
@@ -239,6 +254,7 @@ class TurnMachine:
             line = self._trail.line(proposed.call.name, proposed.call.arguments, result)
             self._texts[proposed.call.id] = f"{line}\n{observation(result)}"
             self._results[proposed.call.id] = result
+            self.own.ended(result)
         self._proposed = tuple(waiting)
         if waiting:
             return self._await_stop()
@@ -296,8 +312,10 @@ class TurnMachine:
 
     def _resumed(self, given: words.Resumed) -> Effects:
         self.stop = None
+        more = self.own.answered()
         if self._asked is not None:
-            self._texts[self._asked.id], self._asked = f"[a person answers] {given.answer}", None
+            said = f"[a person answers] {given.answer}\n{more}".rstrip()
+            self._texts[self._asked.id], self._asked = said, None
             return self._round_over()
         if self._proposed:
             return self._act([])
@@ -321,6 +339,7 @@ class TurnMachine:
         kept = {
             "conversation": self.conversation.dump(),
             "trail": self._trail.dump(),
+            "own": self.own.dump(),
             "round": self.round,
             "reserved": self._reserved,
             "calls": self._calls,
@@ -336,6 +355,7 @@ class TurnMachine:
         kept: dict[str, Any] = msgspec.json.decode(text)
         self.conversation.load(kept["conversation"])
         self._trail.load(kept["trail"])
+        self.own.load(kept["own"])
         self.round, self._texts = kept["round"], kept["texts"]
         self._reserved = msgspec.convert(kept["reserved"], Reserved | None)
         self._calls = msgspec.convert(kept["calls"], tuple[ToolCall, ...])
