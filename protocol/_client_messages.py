@@ -288,10 +288,11 @@ class ShowRun(msgspec.Struct, tag="show_run", tag_field="op", forbid_unknown_fie
 
 
 class WaitRun(msgspec.Struct, tag="wait_run", tag_field="op", forbid_unknown_fields=True):
-    """Answered by RunSettled when the run does not run any more (a suspended one counts)."""
+    """Answered by RunSettled when the run does not run any more. ``settled``: for good; else a suspended one counts."""
 
     id: RequestId
     run: str
+    settled: bool = False
 
 
 class ListRuns(msgspec.Struct, tag="list_runs", tag_field="op", forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ from supervisor.core.turn import State, TurnMachine
 
 _EVENTS, _WAIT_MS = 200, 20_000
 _SHOWN, _PINNED = 400, 20
+_MOMENT_NS = 50_000_000
 Answer = Any
 """One of the messages that the link allows for a request, or Failed."""
 
@@ -60,7 +61,7 @@ class Agent:
         self._line, self._gateway, self.run, self._machine = line, gateway, run, machine
         self._pinned, self._tell, self._draw = pinned, tell, draw
         self._stop: StopRecord | None = None
-        self._stopped, self._resumed = trio.Event(), trio.Event()
+        self._stopped = trio.Event()
         self._seq = 0
         """Events of the run up to this number were read."""
 
@@ -97,17 +98,15 @@ class Agent:
         return self._machine.on(given)
 
     async def _hear_stop(self) -> None:
-        """Whenever the run has stopped: for good, or until a person has answered."""
-        while True:
-            self._resumed = trio.Event()
-            answer = await self._ask(cm.WaitRun(0, self.run))
-            if not isinstance(answer, cm.RunSettled):
-                raise LostRunError(answer)
-            self._stop = answer.stop
-            self._stopped.set()
-            if answer.stop.outcome != "suspended":
-                return
-            await self._resumed.wait()
+        """When the run has stopped for good, whatever is waited for is not worth it any more."""
+        self._stop = await self._end()
+        self._stopped.set()
+
+    async def _end(self) -> StopRecord:
+        answer = await self._ask(cm.WaitRun(0, self.run, settled=True))
+        if not isinstance(answer, cm.RunSettled):
+            raise LostRunError(answer)
+        return answer.stop
 
     # ------------------------------------------------------------ effects
 
@@ -130,11 +129,9 @@ class Agent:
             case words.Act():
                 return await self._act(effect)
             case words.AwaitStop():
-                await self._stopped.wait()
-                assert self._stop is not None
-                return words.RunStopped(self._stop)
+                return await self._sleep_until(now_ns() + _MOMENT_NS)
             case words.AwaitResumption():
-                return await self._await_resumption()
+                return await self._await_resumption(effect.known)
             case words.AskFinish() | words.AskPerson() | words.GiveUp():
                 return _heard(await self._ask(self._last_word(effect)))
             case _:
@@ -184,7 +181,10 @@ class Agent:
         answer = await self._ask(ask)
         if not isinstance(answer, cm.RunState):
             return _heard(answer)
-        with trio.move_on_at(loop_time(effect.until_ns)):
+        return await self._sleep_until(effect.until_ns)
+
+    async def _sleep_until(self, until_ns: int) -> words.Input:
+        with trio.move_on_at(loop_time(until_ns)):
             await self._stopped.wait()
         return words.Woken() if self._stop is None else words.RunStopped(self._stop)
 
@@ -249,33 +249,28 @@ class Agent:
 
     # ------------------------------------------------------------ people
 
-    async def _await_resumption(self) -> words.Input:
-        """Read on in the run's events until it goes on, or has ended."""
-        answer: str | None = None
+    async def _await_resumption(self, known: tuple[str, ...]) -> words.Input:
+        """Read on in the run's events until it goes on, or has ended. It may have gone on before it was suspended: one
+        of the calls that wait was decided while another ran."""
+        answer, moved, suspended = "", False, False
         while True:
             ask = cm.ReadEvents(0, self._seq, _EVENTS, run=self.run, wait_ms=_WAIT_MS)
             found = await self._ask(ask)
             if not isinstance(found, cm.Events):
                 raise LostRunError(found)
             for event in found.events:
-                if event.kind == EventKind.RUN_SUSPENDED:
-                    answer = None
-                elif event.kind == EventKind.RUN_RESUMED:
-                    answer = str(event.data.get("answer", ""))
-                elif event.kind == EventKind.RUN_SETTLED:
-                    return await self._end()
+                match event.kind:
+                    case EventKind.RUN_SETTLED:
+                        return words.RunStopped(await self._end())
+                    case EventKind.RUN_SUSPENDED:
+                        moved, suspended = False, True
+                    case EventKind.RUN_RESUMED:
+                        moved, suspended, answer = True, False, str(event.data.get("answer", ""))
+                    case EventKind.CALL_VALIDATED | EventKind.CALL_ENDED:
+                        moved = event.call not in known
             self._seq = found.last
-            if answer is not None and len(found.events) < _EVENTS:
-                await self._stopped.wait()  # else what is heard late of this stop would pass for another
-                self._stop, self._stopped = None, trio.Event()
-                self._resumed.set()
+            if moved and not suspended and len(found.events) < _EVENTS:
                 return words.Resumed(answer)
-
-    async def _end(self) -> words.Input:
-        answer = await self._ask(cm.WaitRun(0, self.run))
-        if not isinstance(answer, cm.RunSettled):
-            raise LostRunError(answer)
-        return words.RunStopped(answer.stop)
 
 
 class LostRunError(Exception):

@@ -69,7 +69,8 @@ class RunDesk:
                 rows = [row_of(run, now) for run in self._runs.listed(asker.uid, message.all)]
                 asker.say(cm.Runs(message.id, rows[:_LISTED]))
             case cm.WaitRun():
-                self._tell_stop(asker, message.id, self._runs.find(message.run, asker.uid))
+                run = self._runs.find(message.run, asker.uid)
+                self._tell_stop(asker, message.id, run, suspended_counts=not message.settled)
             case cm.CancelRun():
                 self._cancel(asker, message)
             case cm.FinishRun():

@@ -257,7 +257,8 @@ class TurnMachine:
             self.own.ended(result)
         self._proposed = tuple(waiting)
         if waiting:
-            return self._await_stop()
+            self.state = State.SUSPENDED
+            return (words.AwaitResumption(tuple(result.call for result in given.results)),)
         return self._round_over()
 
     def _round_over(self) -> Effects:
@@ -395,5 +396,6 @@ _TABLE: dict[tuple[State, type], Callable[[TurnMachine, Any], Effects]] = {
     (State.CHECKING, words.Objected): _M._not_taken,
     (State.ASKING, words.Objected): _M._not_asked,
     (State.STOPPING, words.Objected): _M._await_stop,
+    (State.STOPPING, words.Woken): _M._woken,
     (State.SUSPENDED, words.Resumed): _M._resumed,
 }

@@ -208,11 +208,13 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class AwaitStop(msgspec.Struct, frozen=True):
-    """The run is about to stop."""
+    """The run is about to stop, or to be asked for a last word: look again in a moment."""
 
 
 class AwaitResumption(msgspec.Struct, frozen=True):
-    """The run waits for a person."""
+    """A person is asked. ``known``: calls whose ends were heard; those that come in their place let the run go on."""
+
+    known: tuple[str, ...] = ()
 
 
 Effect: TypeAlias = (
