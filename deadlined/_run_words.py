@@ -26,7 +26,8 @@ Going = TypeVar("Going", cm.RunState, cm.ModelReserved, cm.EvidenceTaken)
 
 class RunOptions(TypedDict, total=False):
     """What may be asked of a run. Absent: what its profile says. ``limits``: dimension → number (None: no limit of its
-    own). ``checks``: commands that must exit 0 before ``finish`` is accepted."""
+    own). ``checks``: commands that must exit 0 before ``finish`` is accepted. ``wrapup``: a model call is held back for
+    a last word."""
 
     goal: str
     profile: str | None
@@ -37,6 +38,7 @@ class RunOptions(TypedDict, total=False):
     parent: str | None
     workspace: str | os.PathLike[str] | None
     on_disconnect: OnDisconnect
+    wrapup: bool
 
 
 def open_message(options: RunOptions, on_disconnect: OnDisconnect) -> cm.OpenRun:
@@ -53,6 +55,7 @@ def open_message(options: RunOptions, on_disconnect: OnDisconnect) -> cm.OpenRun
         workspace=None if workspace is None else os.path.abspath(os.fspath(workspace)),
         checks=list(options.get("checks", [])),
         on_disconnect=options.get("on_disconnect", on_disconnect),
+        wrapup=options.get("wrapup", False),
     )
 
 

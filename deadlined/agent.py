@@ -98,6 +98,7 @@ async def steer(
     It goes on while the run waits for a person. Cancelled, it cancels the run, and waits for its end, for a while.
     """
     options["goal"] = task
+    options.setdefault("wrapup", True)
     async with client.run(**options) as run:
         conversation = Conversation(briefing(system), earlier)
         conversation.said_by_user(task)

@@ -137,7 +137,8 @@ class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fie
     """Begin a run: a task with one deadline and one budget. ``deadline_ms`` and ``limits`` are judged by the daemon and
     may only tighten what the profile allows. ``session``: runs of one name share what they have used; ``parent``: a run
     whose budget this one is part of. ``checks``: commands that must succeed before `finish_run` is accepted. ``agent``:
-    the daemon steers it itself, with a model; ``goal`` is the task.
+    the daemon steers it itself, with a model; ``goal`` is the task. ``wrapup``: a model call is held back for a last
+    word, also where the profile holds nothing back; so it is for an agent.
 
     Answered by RunOpened, or by Failed.
     """
@@ -153,6 +154,7 @@ class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fie
     checks: list[str] = []
     on_disconnect: OnDisconnect = "cancel"
     agent: AgentOptions | None = None
+    wrapup: bool = False
 
 
 class StepRun(msgspec.Struct, tag="step_run", tag_field="op", forbid_unknown_fields=True):

@@ -169,7 +169,7 @@ class Runs:
         effective = self.accounts.budgets.effective(uid, ask.profile, limits, self.tools())
         if isinstance(effective, Objection):
             raise RunRefusal(effective.code, effective.text)
-        if ask.agent is not None:
+        if ask.agent is not None or ask.wrapup:
             effective = with_last_word(effective)
         budget_ms = effective.wall_ms
         if parent is not None:
