@@ -1,0 +1,110 @@
+"""An HTTP server of a few lines that answers with exactly the bytes it is given, and ends as it is told to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import trio
+
+from supervisor.core.model_events import ModelEvent, Request
+from supervisor.models.http import HttpGateway
+from supervisor.models.speech import Dialect
+
+EVENTS = "text/event-stream"
+
+
+class Answer(NamedTuple):
+    """``sent``: bytes of the body. ``then``: ``close`` after a whole body, or ``cut`` (the connection ends before the
+    body does), ``reset``, ``stall``."""
+
+    sent: bytes = b""
+    status: int = 200
+    kind: str = EVENTS
+    more: tuple[str, ...] = ()
+    then: str = "close"
+
+    def head(self) -> bytes:
+        lines = [f"HTTP/1.1 {self.status} X", f"content-type: {self.kind}", "transfer-encoding: chunked", *self.more]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+
+class Peer:
+    """``answers``: one for each request, in their order; ``heard``: what came (head, JSON body)."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self.answers, self.heard = answers, list[tuple[str, Any]]()
+        self.closed = trio.Event()
+        self.base = ""
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        answer = self.answers[len(self.heard)]
+        head, body = await _request(stream)
+        self.heard.append((head, body))
+        if answer.then == "mute":
+            await self._until_gone(stream)
+            return
+        piece = f"{len(answer.sent):x}\r\n".encode() + answer.sent + b"\r\n" if answer.sent else b""
+        await stream.send_all(answer.head() + piece + (b"0\r\n\r\n" if answer.then == "close" else b""))
+        if answer.then == "stall":
+            await self._until_gone(stream)
+        if answer.then == "reset":
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.socket.close()
+
+    async def _until_gone(self, stream: trio.SocketStream) -> None:
+        try:
+            while await stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+        self.closed.set()
+
+
+async def _request(stream: trio.SocketStream) -> tuple[str, Any]:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await stream.receive_some()
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+    )
+    while len(body) < length:
+        body += await stream.receive_some()
+    return head.decode(), json.loads(body)
+
+
+@asynccontextmanager
+async def open_peer(*answers: Answer) -> AsyncIterator[Peer]:
+    """A server on a port of its own."""
+    peer = Peer(list(answers))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(trio.serve_tcp, peer.serve, 0)
+            peer.base = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+            try:
+                yield peer
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_gateway(
+    peer: Peer, dialect: Dialect, key: str | None = "key-123456", **more: Any
+) -> AsyncIterator[HttpGateway]:
+    """A gateway to it."""
+    gateway = HttpGateway("m", dialect, peer.base, key, **more)
+    try:
+        yield gateway
+    finally:
+        with trio.CancelScope(shield=True):
+            await gateway.aclose()
+
+
+async def said(gateway: HttpGateway, request: Request) -> list[ModelEvent]:
+    """All events of one attempt."""
+    return [event async for event in gateway.stream(request)]
