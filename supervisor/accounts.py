@@ -75,7 +75,8 @@ class Accounts:
 
     def keep_time(self) -> None:
         """Begin the periods that have begun, before anything is charged or told."""
-        self.ledger.on_time(wall_ms())
+        if self.ledger.periodic:
+            self.ledger.on_time(wall_ms())
 
     def standing(self, uid: int, session: str | None) -> Iterator[Change]:
         """What tenant, user and session of a run have used now, for the disk."""
@@ -88,7 +89,7 @@ class Accounts:
                 yield run_rows.used(row, wall_ms())
 
     def _open_above(self, run: Node, uid: int, session: str | None) -> Node:
-        self.keep_time()
+        self.ledger.on_time(wall_ms())  # also without any account with a period: one may be opened here
         tenant = self.budgets.tenant_of(uid)
         limits = {Level.TENANT: tenant.limits, Level.USER: tenant.user_limits, Level.SESSION: tenant.session_limits}
         parent: Node | None = None

@@ -21,7 +21,6 @@ from supervisor.core.budget import Refused, Reservation, call_amounts, run_reaso
 from supervisor.core.detectors import Ask, Outcome, Verdict
 from supervisor.core.fingerprints import outcome_fingerprint, situation
 from supervisor.core.intake import Judged, Refusal
-from supervisor.core.nearness import words
 from supervisor.core.run import State
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
@@ -29,6 +28,8 @@ from supervisor.rounds import WRAPPING_UP, Rounds, stop_words
 from supervisor.run_views import phase_of
 from supervisor.runs import RunRefusal, Runs
 
+_OUTPUT_BYTES = Dimension.OUTPUT_BYTES.value
+_NOT_TOLD = (Dimension.BRANCHES.value, _OUTPUT_BYTES)
 _NO_STEP = "the run has no step left for it"
 
 
@@ -147,29 +148,27 @@ class Judgement:
         self._rounds.calls_have_ended(run)
 
     def _bound(self, run: LiveRun, ask: Ask, verdict: Verdict | None, call: LiveCall, reserved: Reservation) -> Stake:
-        tool = call.judged.tool
-        left = self._ledger.left(run.node, Dimension.OUTPUT_BYTES)
+        judged = call.judged
+        left = self._ledger.left(run.node, _OUTPUT_BYTES)
         if left is not None:  # and the byte that was reserved
-            call.judged.output_limit = min(call.judged.output_limit, left + 1)
+            judged.output_limit = min(judged.output_limit, left + 1)
         token = run.detectors.begin(ask, call.id, verdict)
         self._runs.feed(run, machine.Began())
         run.calls += 1
         run.in_flight[call.id] = call
         if not ask.read_only:
             run.doing[ask.situation_fp] = call
-        self._runs.note(
-            run,
-            EventKind.CALL_VALIDATED,
-            call.id,
-            tool=tool,
-            step=run.step,
-            index=run.index,
-            state_version=run.state_version,
-            fingerprint=call.fingerprint,
-            decision=call.judged.decision,
-            prior=0 if verdict is None else verdict.prior,
-            charge=_charged(reserved),
-        )
+        told: dict[str, object] = {
+            "tool": judged.tool,
+            "step": run.step,
+            "index": run.index,
+            "state_version": run.state_version,
+            "fingerprint": call.fingerprint,
+            "decision": judged.decision,
+            "prior": 0 if verdict is None else verdict.prior,
+            "charge": _charged(reserved),
+        }
+        self._runs.record(run, EventKind.CALL_VALIDATED, call.id, told)
         return Stake(run, ask, reserved, token, run.state_version)
 
     def retry(self, call: LiveCall) -> Mapping[str, int] | None:
@@ -236,7 +235,7 @@ class Judgement:
         if result.delivery is Delivery.NOT_DELIVERED:
             self._ledger.release(stake.reservation)
             return {name: -amount for name, amount in _charged(stake.reservation).items()}
-        written = {Dimension.OUTPUT_BYTES.value: result.output.bytes}
+        written = {_OUTPUT_BYTES: result.output.bytes}
         self._ledger.settle(stake.reservation, written)
         return {name: n for name, n in written.items() if n}
 
@@ -269,7 +268,7 @@ def _phase_in(result: CallResult) -> Phase | None:
 
 def _charged(reserved: Reservation) -> dict[str, int]:
     """What a call costs when it begins; what it writes is told when it has ended."""
-    return {name: n for name, n in reserved.amounts.items() if name not in (Dimension.BRANCHES, Dimension.OUTPUT_BYTES)}
+    return {name: n for name, n in reserved.amounts.items() if name not in _NOT_TOLD}
 
 
 def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:
@@ -280,7 +279,7 @@ def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:
         situation(call_fp, run.state_version),
         now_ns(),
         contract.read_only,
-        words(judged.arguments) if contract.read_only else frozenset(),
+        judged.arguments if contract.read_only else "",
         contract.refresh,
         contract.progress,
         contract.failure_is_feedback,

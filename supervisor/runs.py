@@ -317,11 +317,16 @@ class Runs:
 
     def note(self, run: LiveRun, kind: EventKind, call: str | None = None, **data: object) -> None:
         """An event of the run. ``charge`` in it: what it changes of what the run has used."""
+        self.record(run, kind, call, data)
+
+    def record(self, run: LiveRun, kind: EventKind, call: str | None, data: dict[str, object]) -> None:
+        """`note` with its values at hand: of each call there is one."""
         if run.unsaid:
             charge = data.get("charge")
             data["charge"] = {**run.unsaid, **charge} if isinstance(charge, dict) else run.unsaid
             run.unsaid = {}
-        self.journal.note(kind, call, run.spec.uid, run.id, **data)
+        spec = run.spec
+        self.journal.note(kind, call, spec.uid, spec.id, **data)
 
     def say_charges(self, run: LiveRun) -> None:
         """No event of the run follows that could carry what was charged for its round: the round has one of its own."""

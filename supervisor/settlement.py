@@ -121,6 +121,8 @@ class Settlement:
             self._redaction.result(result)
         if result.output.truncated:
             self._intents.truncated(call, result)
+        if not call.recorded:
+            call.tell(result)  # first: who waits for it need not wait for our bookkeeping
         charge = {} if call.stake is None else self._judgement.settled(call.stake, call, result)
         self._effects.settled(call, result)
         if call.recorded:
@@ -128,7 +130,6 @@ class Settlement:
             kept = self._endings.pack(call, result)
             self._intents.settled(call, result, kept, functools.partial(self._tell, call, result, kept), charge)
         else:
-            call.tell(result)  # first: who waits for it need not wait for our bookkeeping
             kept = self._endings.pack(call, result)
             self._keep(call, kept)
             self._intents.settled(call, result, kept, None, charge)

@@ -21,14 +21,15 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.nearness import Words
+from supervisor.core.nearness import Words, words
 
 MOST_TALLIES = 1_024
 
 
 class Attempt(msgspec.Struct, array_like=True):
     """One attempt of a call. ``outcome`` None: nobody knows it (yet). ``changes``: how often calls had changed the
-    state when it began. ``counted``: a detector warned of it or blocked it, which the breaker counts."""
+    state when it began. ``counted``: a detector warned of it or blocked it, which the breaker counts. ``text``: of its
+    arguments, until somebody wants the words of it: of most attempts nobody ever does."""
 
     number: int
     tool: str
@@ -43,6 +44,13 @@ class Attempt(msgspec.Struct, array_like=True):
     counted: bool = False
     outcome: str | None = None
     words: Words = frozenset()
+    text: str = ""
+
+    def take_words(self) -> Words:
+        """The words of its arguments, in place of the text of them."""
+        if self.text:
+            self.words, self.text = words(self.text), ""
+        return self.words
 
 
 class Window:
@@ -62,32 +70,32 @@ class Window:
             self._forget(oldest)
         self.attempts.append(attempt)
         self.counted += attempt.counted
-        self._count(attempt)
+        if attempt.outcome is not None:
+            self._count(attempt, attempt.outcome)
 
     def learn(self, attempt: Attempt, outcome: str | None) -> None:
         """The outcome of an attempt, which may have left the window meanwhile."""
         attempt.outcome = outcome
-        if attempt.number >= self.attempts[0].number:
-            self._count(attempt)
+        if outcome is not None and attempt.number >= self.attempts[0].number:
+            self._count(attempt, outcome)
 
     def alike(self, tool: str) -> int:
         """How many attempts of a tool had an outcome that another one had too, beyond the first of each."""
         return self._alike.get(tool, 0)
 
-    def _count(self, attempt: Attempt) -> None:
-        if attempt.outcome is not None:
-            place = (attempt.tool, attempt.outcome)
-            before = self._outcomes.get(place, 0)
-            self._outcomes[place] = before + 1
-            if before:
-                self._alike[attempt.tool] = self._alike.get(attempt.tool, 0) + 1
+    def _count(self, attempt: Attempt, outcome: str) -> None:
+        place = (attempt.tool, outcome)
+        before = self._outcomes.get(place, 0)
+        self._outcomes[place] = before + 1
+        if before:
+            self._alike[attempt.tool] = self._alike.get(attempt.tool, 0) + 1
 
     def _forget(self, attempt: Attempt) -> None:
         if attempt.outcome is None:
             return
         place = (attempt.tool, attempt.outcome)
-        self._outcomes[place] -= 1
-        if self._outcomes[place]:
+        if self._outcomes[place] > 1:
+            self._outcomes[place] -= 1
             self._alike[attempt.tool] -= 1
         else:
             del self._outcomes[place]
@@ -131,6 +139,11 @@ class Tallies:
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def __contains__(self, call_fp: object) -> bool:
+        """Whether anything is remembered of a call, in whatever situation. So it is of every attempt in a window, which
+        is shorter."""
+        return call_fp in self._of
 
     def find(self, call_fp: str, situation: str) -> Tally | None:
         """The tally that a next attempt belongs to; None, it would be the first."""
@@ -188,11 +201,11 @@ class Tallies:
         if tally is None or not self._is_same(tally, situation):
             started_ns = None if tally is None else tally.started_ns
             self._generation += 1
-            tally = Tally(self._generation, situation, self.changes, started_ns=started_ns)
+            tally = Tally(self._generation, situation, self.changes, 0, False, 0, 0, 0, 0, started_ns)
             self._of[call_fp] = tally
+            if len(self._of) > MOST_TALLIES:
+                self._of.popitem(last=False)
         self._of.move_to_end(call_fp)
-        if len(self._of) > MOST_TALLIES:
-            self._of.popitem(last=False)
         tally.situation, tally.moved = situation, False
         return tally
 

@@ -98,8 +98,6 @@ class _Account(msgspec.Struct, eq=False):
     children: int = 0
 
     def refusal(self, amounts: Amounts) -> Refused | None:
-        if not self.caps:  # of most users and tenants
-            return None
         for dimension, asked in amounts.items():
             limit = self.caps.get(dimension)
             if limit is None:
@@ -148,6 +146,11 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._paths)
+
+    @property
+    def periodic(self) -> bool:
+        """Whether any account has a period: without one there is nothing for `on_time` to begin."""
+        return bool(self._periodic)
 
     # ------------------------------------------------------------ nodes
 
@@ -223,7 +226,9 @@ class Ledger:
         if refused is not None:
             return refused
         for account in path:
-            _add(account.reserved, bound)
+            reserved = account.reserved
+            for name, n in bound.items():
+                reserved[name] = reserved.get(name, 0) + n
         return Reservation(node, bound, path)
 
     def settle(self, reservation: Reservation, actual: Amounts | None = None) -> dict[str, int] | None:
@@ -278,7 +283,7 @@ class Ledger:
         free = [
             cap - account.taken(dimension) - account.held.get(dimension, 0)
             for account in self._path(node)
-            if (cap := account.caps.get(dimension)) is not None
+            if account.caps and (cap := account.caps.get(dimension)) is not None
         ]
         return max(0, min(free)) if free else None
 
@@ -310,9 +315,11 @@ class Ledger:
 
     def _end(self, reservation: Reservation) -> None:
         reservation._open = False
+        amounts = reservation.amounts
         for account in reservation._path:
-            for name, n in reservation.amounts.items():
-                account.reserved[name] -= n
+            reserved = account.reserved
+            for name, n in amounts.items():
+                reserved[name] -= n
 
     def _dimension(self, account: _Account, name: str) -> DimensionView:
         used, reserved = account.used.get(name, 0), account.reserved.get(name, 0)
@@ -337,15 +344,17 @@ def model_amounts(tokens_in: int, tokens_out: int, cost_micros: int) -> dict[str
 
 def _refusal(path: tuple[_Account, ...], amounts: Amounts) -> Refused | None:
     for account in path:
-        refused = account.refusal(amounts)
+        refused = account.refusal(amounts) if account.caps else None  # most users and tenants have no limits
         if refused is not None:
             return refused
     return None
 
 
 def _spend(path: tuple[_Account, ...], amounts: dict[str, int]) -> dict[str, int]:
-    for account in path:
-        _add(account.used, amounts)
+    for account in path:  # written out, as what reserves: every call passes here, several times
+        used = account.used
+        for name, n in amounts.items():
+            used[name] = used.get(name, 0) + n
     return amounts
 
 

@@ -38,7 +38,7 @@ from supervisor.core.attempts import Attempt, Tallies, Tally, Window
 from supervisor.core.cycles import laps_before
 from supervisor.core.detector_sets import DEFAULT, Settings, refuse_contradictions
 from supervisor.core.error_streaks import ErrorStreaks
-from supervisor.core.nearness import Words, is_near
+from supervisor.core.nearness import MOST_CHARACTERS, is_near, words
 from supervisor.core.novelty import Novelty
 
 Level: TypeAlias = Literal["pass", "warn", "too_early", "block", "stop"]
@@ -54,8 +54,8 @@ _SHOWN = 16
 
 
 class Ask(msgspec.Struct):
-    """A valid call that is about to be made. ``words``: `nearness.words` of its arguments, empty where rewording is
-    no matter (only read-only tools are looked at). ``progress``, ``refresh``, ``failure_is_feedback``: its contract's.
+    """A valid call that is about to be made. ``text``: of its arguments, empty where rewording is no matter (only
+    read-only tools are looked at). ``progress``, ``refresh``, ``failure_is_feedback``: its contract's.
     """
 
     tool: str
@@ -63,7 +63,7 @@ class Ask(msgspec.Struct):
     situation_fp: str
     now_ns: int
     read_only: bool = False
-    words: Words = frozenset()
+    text: str = ""
     refresh: Refresh | None = None
     progress: Literal["self"] | None = None
     failure_is_feedback: bool = False
@@ -120,6 +120,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return any(one.level != "too_early" and one.detector != "poll_no_progress" for one in self.fired)
 
 
+_PASS = Verdict()
 _Found: TypeAlias = tuple[FiredDetector, int]
 """What fired, and the number of the attempt."""
 
@@ -143,21 +144,20 @@ class Detectors:
 
     def before(self, ask: Ask) -> Verdict:
         """What holds for this call now. Changes nothing."""
-        tally = self._tallies.find(ask.call_fp, ask.situation_fp)
+        tally, wait_ms = None, 0
         found: list[_Found] = []
-        wait_ms = 0 if ask.refresh is None else self._wait_ms(ask, ask.refresh)
-        if wait_ms:
-            found.append(self._too_early(ask, tally, wait_ms))
-        if tally is not None:
-            self._repetitions(ask, tally, found)
-        self._cycle(ask, found)
+        if ask.call_fp in self._tallies:  # else it is new: it repeats nothing, and is in no lap
+            tally = self._tallies.find(ask.call_fp, ask.situation_fp)
+            wait_ms = self._again(ask, tally, found)
         self._same_error(ask, found)
-        if ask.words and ask.read_only and ask.refresh is None:
+        if ask.text and ask.read_only and ask.refresh is None:
             self._near_duplicate(ask, found)
         if found:
             self._breaker(found)
         prior = 0 if tally is None else tally.prior
-        return self._verdict(found, prior, wait_ms) if found else Verdict(prior=prior, attempt=prior + 1)
+        if found:
+            return self._verdict(found, prior, wait_ms)
+        return Verdict(prior=prior, attempt=prior + 1) if prior else _PASS
 
     def begin(self, ask: Ask, call_id: str, verdict: Verdict | None = None) -> int:
         """The call is executed now (``ask.now_ns``). ``verdict``: that of `before`, None where it was not asked (a call
@@ -224,7 +224,10 @@ class Detectors:
     def dump(self) -> dict[str, Any]:
         """The whole state as JSON can carry it; equal states give equal dumps."""
         ring = {attempt.number: attempt for attempt in self._window.attempts}
-        plain = msgspec.to_builtins(list((ring | self._open).values()), order="deterministic")
+        attempts = list((ring | self._open).values())
+        for attempt in attempts:
+            attempt.take_words()
+        plain = msgspec.to_builtins(attempts, order="deterministic")
         return {
             "number": self._number,
             "attempts": plain,
@@ -250,6 +253,16 @@ class Detectors:
         self._refused = dict(state["refused"])
 
     # ------------------------------------------------------------ the detectors
+
+    def _again(self, ask: Ask, tally: Tally | None, found: list[_Found]) -> int:
+        """What there is to say of a call that has been made before; how many milliseconds it comes too early."""
+        wait_ms = 0 if ask.refresh is None else self._wait_ms(ask, ask.refresh)
+        if wait_ms:
+            found.append(self._too_early(ask, tally, wait_ms))
+        if tally is not None:
+            self._repetitions(ask, tally, found)
+        self._cycle(ask, found)
+        return wait_ms
 
     def _repetitions(self, ask: Ask, tally: Tally, found: list[_Found]) -> None:
         if ask.refresh is not None:
@@ -360,9 +373,10 @@ class Detectors:
             ask.refresh is not None,
             ask.progress == "self",
             ask.failure_is_feedback,
-            verdict is not None and verdict.counts,
+            verdict is not None and bool(verdict.fired) and verdict.counts,
             None,
-            ask.words,
+            frozenset(),
+            ask.text if len(ask.text) <= MOST_CHARACTERS else "",  # a longer one has no words
         )
         self._window.push(attempt)
         return attempt
@@ -406,6 +420,7 @@ def _failures(outcome: Outcome) -> int:
 def _near(attempts: deque[Attempt], ask: Ask, changes: int) -> tuple[int, str]:
     """How many earlier attempts asked nearly the same, with one outcome; and the latest of them."""
     count, latest, outcome = 0, "", None
+    asked = words(ask.text)
     for one in reversed(attempts):
         if one.changes != changes:
             break
@@ -413,7 +428,7 @@ def _near(attempts: deque[Attempt], ask: Ask, changes: int) -> tuple[int, str]:
             one.tool != ask.tool
             or one.outcome is None
             or one.call_fp == ask.call_fp
-            or not is_near(one.words, ask.words)
+            or not is_near(one.take_words(), asked)
         ):
             continue
         if outcome is not None and one.outcome != outcome:

@@ -54,19 +54,18 @@ def args_fingerprint(tool: ServedTool, values: dict[str, Any], around: Surroundi
 
 def call_fingerprint(tool: str, args_fp: str) -> str:
     """64 digits."""
-    return _digest(b"deadlined.call.v1", tool, args_fp)
+    return hashlib.sha256(f"deadlined.call.v1\0{tool}\0{args_fp}".encode()).hexdigest()
 
 
 def situation(call_fp: str, state_version: int) -> str:
     """64 digits: this call, in this state of what it works on."""
-    return _digest(b"deadlined.situation.v1", call_fp, str(state_version))
+    return hashlib.sha256(f"deadlined.situation.v1\0{call_fp}\0{state_version}".encode()).hexdigest()
 
 
 def outcome_fingerprint(result: CallResult, contract: Contract) -> str:
     """64 digits of what came of a call (rules 3 to 5)."""
-    scrub = scrub_of(contract.scrub)
+    error, exit_, scrub = result.error, result.exit, scrub_of(contract.scrub)
     scrubber = Scrubber(scrub)
-    error, exit_ = result.error, result.exit
     parts: list[Any] = [
         result.status,
         error.code if error else None,
@@ -89,7 +88,3 @@ def _written(output: OutputInfo, scrub: Scrub, scrubber: Scrubber) -> Any:
     if output.sha256 is not None and len(sizes) == 1:
         return [sizes, output.sha256]
     return [sizes, without_place(output.view)]
-
-
-def _digest(version: bytes, *parts: str) -> str:
-    return hashlib.sha256(b"\0".join([version, *(part.encode() for part in parts)])).hexdigest()

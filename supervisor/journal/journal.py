@@ -165,7 +165,7 @@ class Journal:
         self, kind: EventKind, call: str | None = None, uid: int | None = None, run: str | None = None, **data: Any
     ) -> None:
         """An event that goes with the next group."""
-        self.append((Change(event=rows.draft(kind, wall_ms(), call, uid, run, data)),))
+        self.append((Change(None, (), rows.draft(kind, wall_ms(), call, uid, run, data)),))
 
     def run_over(self, run: str) -> None:
         """There are no more events of this run: behind those appended so far, its counter need not be kept at hand."""

@@ -23,6 +23,7 @@ STILL_OPEN = f"(result IS NULL AND state IN {UNSETTLED})"
 """In SQL, word for word that of the index `calls_open`. Python writes a tuple of words as SQL does."""
 _ARGUMENTS_KEPT = 65_536
 """Characters of the arguments of an open effect that are kept for as long as it is open."""
+_encode = msgspec.json.Encoder().encode
 _TEXT_BYTES = 2_000
 """Bound on a free text in an event: the log is no place for a tool's output."""
 
@@ -145,7 +146,7 @@ def draft(kind: str, now_ms: int, call: str | None, uid: int | None, run: str | 
 
 def _json(value: Any) -> str:
     try:
-        text = msgspec.json.encode(value).decode()
+        text = _encode(value).decode()
     except UnicodeEncodeError:  # a name that came from the system, or from a tool
         return msgspec.json.encode(_sayable(msgspec.to_builtins(value))).decode()
     return text if len(text) <= _TEXT_BYTES else msgspec.json.encode(_sayable(msgspec.to_builtins(value))).decode()

@@ -592,8 +592,8 @@ MUTANTS = (
     Mutant(
         "wordings of writing tools are compared",
         _DETECTORS,
-        "if ask.words and ask.read_only and ask.refresh is",
-        "if ask.words and ask.refresh is",
+        "if ask.text and ask.read_only and ask.refresh is",
+        "if ask.text and ask.refresh is",
         _DETECTORS_SUITE,
     ),
 )

@@ -10,7 +10,6 @@ from protocol._contracts import Refresh
 from protocol._deadlines import NS_PER_MS
 from supervisor.core.detector_sets import DEFAULT, Settings
 from supervisor.core.detectors import Ask, Detectors, Outcome, Verdict
-from supervisor.core.nearness import words
 
 Answer = Callable[[int], Outcome]
 """The outcome of an executed call, by how many the run had executed before it."""
@@ -30,7 +29,7 @@ def writing(call: str, tool: str = "write_file", state: int = 0, **more) -> Ask:
 
 
 def worded(text: str, tool: str = "search", **more) -> Ask:
-    return reading(text, tool, words=words(text), **more)
+    return reading(text, tool, text=text, **more)
 
 
 def polling(call: str = "build 7", now_ms: int = 0, refresh: Refresh = POLL) -> Ask:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.attempts import MOST_TALLIES, Attempt, Tallies, Window
+from supervisor.core.detector_sets import MOST_WINDOW
 
 
 def attempt(number: int, call: str = "a", generation: int = 0, **more) -> Attempt:
@@ -34,6 +35,22 @@ def test_what_others_change_is_a_new_situation_and_what_it_changes_itself_is_non
     ended(tallies, "a", "a@1", "x", changed=True)
     ended(tallies, "b", "b@2", "x", changed=True)
     assert tallies.find("a", "a@3") is None
+
+
+def test_of_every_attempt_in_the_longest_window_something_is_remembered():
+    tallies = Tallies()
+    for number in range(2 * MOST_TALLIES):
+        tallies.begin(f"call {number}", "@0", 0)
+    assert MOST_WINDOW <= MOST_TALLIES == len(tallies)
+    assert all(f"call {2 * MOST_TALLIES - 1 - ago}" in tallies for ago in range(MOST_WINDOW))
+    assert "call 0" not in tallies
+
+
+def test_an_attempt_has_the_words_of_its_arguments_in_place_of_their_text_once_they_are_asked_for():
+    one = attempt(1, text='{"query": "trio cancel scope"}')
+    assert (one.words, one.text != "") == (frozenset(), True)
+    assert one.take_words() == {"query", "trio", "cancel", "scope"}
+    assert (one.take_words(), one.text) == ({"query", "trio", "cancel", "scope"}, "")
 
 
 def test_an_attempt_of_a_situation_that_is_gone_counts_nowhere():
