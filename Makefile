@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What `compare` needs is large, and nothing else wants it.
+PEERS := .venv-compare
 # How many tests run at once, and the least share of lines that those without children must reach.
 LANES ?= 2
 # Tests with real processes mostly wait: more of them than there are processors keep both busy.
@@ -17,6 +19,11 @@ $(VENV)/.ready: pyproject.toml
 	@# A new pip writes an entry script without `import re`: a quarter of what a cold `deadlined exec` takes.
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(PEERS)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --editable '.[compare]'
 	@touch $@
 
 demo: $(VENV)/.ready
@@ -52,11 +59,15 @@ behaviours: $(VENV)/.ready
 mutants: $(VENV)/.ready
 	$(BIN)/python -m tests.mutants --lanes $(LANES) $(if $(ONLY),--only $(ONLY)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
-bench-peers compare:
+# The same hung payment on this product and on agent frameworks (docs/compare.md): about five minutes, offline once installed.
+compare: $(PEERS)/.ready
+	$(PEERS)/bin/python -m bench.compare $(if $(JSON),--json) $(foreach one,$(PEER),--only $(one)) $(foreach one,$(KIND),--kind $(one))
+
+bench-peers:
 	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
 
 trust: $(VENV)/.ready
 	$(BIN)/python -m tests.trust --lanes $(if $(SUITE),1,$(LANES)) $(if $(LANE),--lane $(LANE)) $(if $(SUITE),--suite $(SUITE)) $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED))
 
 clean:
-	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
