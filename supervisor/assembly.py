@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
 import secrets
@@ -52,7 +51,7 @@ from supervisor.readers import EventReaders
 from supervisor.rounds import Rounds
 from supervisor.run_approvals import RunApprovals
 from supervisor.run_desk import RunDesk
-from supervisor.runs import Runs
+from supervisor.runs import RunRefusal, Runs
 from supervisor.runtime import StateDirectory
 from supervisor.zygote_options import flavours_of
 
@@ -248,9 +247,13 @@ def _doors(
 
 
 def _choose_model(name: str | None) -> Gateway:
-    chooser = importlib.import_module("supervisor.models.choosing")  # loaded when a model is wanted
-    gateway: Gateway = chooser.gateway(name, os.environ)
-    return gateway
+    """The gateway of that name. Raises RunRefusal: there is none."""
+    from supervisor.models.choosing import GatewayError, gateway  # loaded when a model is wanted
+
+    try:
+        return gateway(name, os.environ)
+    except GatewayError as error:
+        raise RunRefusal("no_model", error.text) from error
 
 
 def _most_workers(config: Config) -> int:

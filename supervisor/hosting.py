@@ -5,6 +5,7 @@ that its run asked for. A run that waited for a person in an earlier life gets i
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,12 @@ _LOG = structlog.get_logger("deadlined.agent")
 MOST_AGENTS = 64
 """That are steered at once: each holds a connection to its model."""
 _CLOSING_S = 1.0
+_A_FILE = "scripted:"
 
 
 class Hosting:
-    """Every agent of this daemon. ``choose(model)`` gives the gateway, or raises ValueError that says why there is
-    none. ``rules``: the policies, for the model to see. ``desk`` is set when there is one."""
+    """Every agent of this daemon. ``choose(model)`` gives the gateway, or raises RunRefusal: there is none. ``rules``:
+    the policies, for the model to see. ``desk`` is set when there is one."""
 
     def __init__(
         self,
@@ -69,14 +71,14 @@ class Hosting:
             task_status.started()
             await trio.sleep_forever()
 
-    def prepare(self, options: AgentOptions) -> Gateway:
+    def prepare(self, options: AgentOptions, uid: int) -> Gateway:
         """The model for a run that is about to be opened. Raises RunRefusal: there is none, or it cannot be had."""
         if len(self._steered) >= MOST_AGENTS:
             raise RunRefusal("overloaded", f"{MOST_AGENTS} agents are steered already; wait for one to end")
-        try:
-            return self._choose(options.model or self._settings.model)
-        except ValueError as error:
-            raise RunRefusal("no_model", str(error)) from error
+        model = options.model or self._settings.model
+        if (options.model or "").startswith(_A_FILE) and uid not in (0, os.geteuid()):
+            raise RunRefusal("no_model", "the daemon reads a file for nobody but its own user")
+        return self._choose(model)
 
     def host(self, run: LiveRun, gateway: Gateway, notes: str = "") -> None:
         """Steer a run that is open. ``notes``: of its agent in an earlier life."""
@@ -87,7 +89,7 @@ class Hosting:
     def _again(self, run: LiveRun) -> None:
         assert run.spec.agent is not None
         try:
-            self.host(run, self.prepare(run.spec.agent), run.notes)
+            self.host(run, self.prepare(run.spec.agent, run.spec.uid), run.notes)
         except RunRefusal as refusal:
             _LOG.warning("agent_not_resumed", run=run.id, why=str(refusal))
             self._runs.stop(run, RunStatus.PROVIDER_FAILED, RunReason.PERMANENT, str(refusal))

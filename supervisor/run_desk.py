@@ -130,7 +130,7 @@ class RunDesk:
         self._tell_stop(asker, ask.id, run)
 
     def _open(self, asker: Asker, ask: cm.OpenRun) -> None:
-        gateway = None if ask.agent is None else self.hosting.prepare(ask.agent)
+        gateway = None if ask.agent is None else self.hosting.prepare(ask.agent, asker.uid)
         self._held.setdefault(asker, set())
 
         def told(run: LiveRun) -> None:

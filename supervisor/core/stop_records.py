@@ -32,6 +32,7 @@ _HINTS = {
     "never": "the same must not be tried again automatically",
     "same": "the same may be tried again",
 }
+_ANSWER = "it goes on when a person has answered (deadlined agent resume, or resume_run)"
 _LINE = 160
 
 
@@ -63,11 +64,15 @@ def sentence(
         text = f"Completed {when}."
     else:
         where = f" in phase {phase}" if phase and reason is RunReason.TIME_BUDGET else ""
-        text = f"{_title(status)} ({reason}){where} {when}" + (f": {detail.rstrip('.')}." if detail else ".")
+        text = f"{_title(status)} ({reason}){where} {when}" + (f": {_sentence(detail)}" if detail else ".")
     spent = _spent(reason, budgets)
     effects = f" {_count(open_effects, 'effect')} of unknown outcome: see deadlined effects." if open_effects else ""
-    hint = _HINTS.get(ADVICE[status])
+    hint = _ANSWER if status is RunStatus.NEEDS_INPUT else _HINTS.get(ADVICE[status])
     return text + spent + effects + (f" Next: {hint}." if hint else "")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _spent(reason: RunReason, budgets: dict[str, DimensionView]) -> str:

@@ -193,7 +193,7 @@ class ScriptedGateway:
 
 
 def _fits(turn: Turn, request: Request) -> bool:
-    last = request.messages[-1].text if request.messages else ""
+    last = next((message.text for message in reversed(request.messages) if not message.pinned), "")
     return turn.when is None or re.search(turn.when, last) is not None
 
 
