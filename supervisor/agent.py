@@ -29,7 +29,8 @@ from supervisor.core.turn import State, TurnMachine
 
 _EVENTS, _WAIT_MS = 200, 20_000
 _SHOWN, _PINNED = 400, 20
-_MOMENT_NS = 50_000_000
+_MOMENT_NS, _LATER_NS = 50_000_000, 1_000_000
+"""The daemon counts in nanoseconds what it says in milliseconds: a turn that is cut a little later finds it decided."""
 Answer = Any
 """One of the messages that the link allows for a request, or Failed."""
 
@@ -200,7 +201,7 @@ class Agent:
         """The model's turn, as long as there is time for it and the run goes on."""
         decided: list[words.Input] = []
         async with trio.open_nursery() as nursery:
-            nursery.cancel_scope.deadline = loop_time(effect.until_ns)
+            nursery.cancel_scope.deadline = loop_time(effect.until_ns + _LATER_NS)
             nursery.start_soon(self._cut_when_stopped, nursery.cancel_scope)
             decided.append(await self._turn(effect.request))
             nursery.cancel_scope.cancel()

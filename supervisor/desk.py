@@ -17,6 +17,7 @@ from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.census import Census
 from supervisor.containment.workers import Worker
+from supervisor.core import call as machine
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
 from supervisor.journal.outputs import read_range
@@ -243,7 +244,8 @@ class Desk:
         for call in self._calls.live.values():
             if call.id not in served:
                 left = remaining_ms(call.judged.deadline_ns, now)
-                rows.append(cm.ProcessRow(None, None, "queued", call.id, call.judged.tool, left))
+                state = "backoff" if call.machine.state is machine.State.BACKOFF else "queued"
+                rows.append(cm.ProcessRow(None, None, state, call.id, call.judged.tool, left))
         return rows
 
 

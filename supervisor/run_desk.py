@@ -81,7 +81,9 @@ class RunDesk:
                 run = self._runs.find(message.run, asker.uid)
                 self._answer(asker, message.id, run, self._runs.resume(run, message.answer))
             case _:
-                self._report(asker, message, self._runs.running(message.run, asker.uid))
+                run = self._runs.running(message.run, asker.uid)
+                self._runs.notice_time(run)
+                self._report(asker, message, run)
 
     def _report(
         self,
@@ -93,7 +95,6 @@ class RunDesk:
             case cm.StepRun():
                 self._answer(asker, message.id, run, self._rounds.step(run))
             case cm.ReserveModel():
-                self._runs.notice_time(run)
                 reserved = self._rounds.reserve_model(run, message.model, message.max_in, message.max_out)
                 if reserved is None:
                     self._stopped(asker, message.id, run)
