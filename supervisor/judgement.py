@@ -141,6 +141,7 @@ class Judgement:
     def resume(self, run: LiveRun, call: LiveCall, reserved: Reservation) -> Stake:
         """Bind a call that a person has approved: detectors and policy have had their say before it was asked about."""
         assert call.call_fp is not None
+        self._ledger.announce(reserved)
         return self._bound(run, _ask(run, call.judged, call.call_fp), None, call, reserved)
 
     def let_go(self, run: LiveRun) -> None:

@@ -84,7 +84,7 @@ class RunApprovals:
 
     def reserve(self, frozen: Checkpoint) -> Reservation | str:
         """Set aside what a call takes of its run; which budget has no room for it. Raises Refusal: not just now."""
-        reserved = self._runs.ledger.reserve(self.run_of(frozen).node, call_amounts(frozen.tool))
+        reserved = self._runs.ledger.reserve(self.run_of(frozen).node, call_amounts(frozen.tool), aside=True)
         if not isinstance(reserved, Refused):
             return reserved
         if run_reason(reserved) is None:

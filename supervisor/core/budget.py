@@ -20,6 +20,8 @@ Rules
 9. A node closes when it has no children. Nothing of it stays; a reservation that is still out reaches the nodes above
    all the same.
 10. A dumped node has spent its reservations: who loads it has lost them. Loading says nothing to the nodes above.
+11. What is set ``aside`` is bound like any reservation, and in no dump until it is announced: an account says what the
+    log says. So does no dump have the byte of output that a call in flight has reserved, which the log never has.
 
 One operation costs the depth of the tree times the dimensions asked for, however much was used before.
 """
@@ -43,6 +45,8 @@ _TOOL_CALLS, _BRANCHES, _OUTPUT_BYTES = (
     Dimension.OUTPUT_BYTES.value,
 )
 """As plain text, which a dictionary finds faster; every call passes here."""
+_NEVER_SAID = (_BRANCHES, _OUTPUT_BYTES)
+"""What is only reserved: the log does not have it."""
 _VIEWED = tuple(dimension for dimension in Dimension if dimension is not Dimension.WALL_MS)
 
 
@@ -94,6 +98,8 @@ class _Account(msgspec.Struct, eq=False):
     caps: dict[str, int]
     """The limits, but for what an opened wrap-up narrows."""
     reserved: dict[str, int] = {}
+    aside: dict[str, int] = {}
+    """Of what is reserved, that which nobody has announced."""
     held: dict[str, int] = {}
     children: int = 0
 
@@ -125,6 +131,7 @@ class Reservation(msgspec.Struct, eq=False):
     amounts: dict[str, int]
     _path: tuple[_Account, ...]
     _open: bool = True
+    _aside: bool = False
 
     @property
     def open(self) -> bool:
@@ -199,7 +206,8 @@ class Ledger:
     def dump(self, node: Node) -> dict[str, Any]:
         """A node as plain values for `load`."""
         account = self._account(node)
-        spent = {name: n for name, n in account.reserved.items() if n and name != _BRANCHES}
+        announced = {name: n - account.aside.get(name, 0) for name, n in account.reserved.items()}
+        spent = {name: n for name, n in announced.items() if n and name not in _NEVER_SAID}
         used = _sum(account.used, spent)
         return {"limits": dict(account.limits), "used": used, "held": dict(account.held), "caps": dict(account.caps)}
 
@@ -219,8 +227,8 @@ class Ledger:
         _positive(amounts)
         return _refusal(self._path(node), amounts)
 
-    def reserve(self, node: Node, amounts: Amounts) -> Reservation | Refused:
-        """Bind amounts until the reservation is settled or released."""
+    def reserve(self, node: Node, amounts: Amounts, aside: bool = False) -> Reservation | Refused:
+        """Bind amounts until the reservation is settled or released. ``aside``: `announce` follows, or nothing does."""
         path, bound = self._path(node), _positive(amounts)
         refused = _refusal(path, amounts)
         if refused is not None:
@@ -229,7 +237,17 @@ class Ledger:
             reserved = account.reserved
             for name, n in bound.items():
                 reserved[name] = reserved.get(name, 0) + n
-        return Reservation(node, bound, path)
+            if aside:
+                _add(account.aside, bound)
+        return Reservation(node, bound, path, _aside=aside)
+
+    def announce(self, reservation: Reservation) -> None:
+        """What was set aside is in the log from now on (rule 11); any other reservation is already."""
+        if reservation._aside:
+            reservation._aside = False
+            for account in reservation._path:
+                for name, n in reservation.amounts.items():
+                    account.aside[name] -= n
 
     def settle(self, reservation: Reservation, actual: Amounts | None = None) -> dict[str, int] | None:
         """End a reservation with what was really used: rules 4 to 6. The changes of used; None: it had ended before."""
@@ -314,6 +332,7 @@ class Ledger:
         return self._path(node)[0]
 
     def _end(self, reservation: Reservation) -> None:
+        self.announce(reservation)
         reservation._open = False
         amounts = reservation.amounts
         for account in reservation._path:

@@ -361,8 +361,8 @@ MUTANTS = (
     Mutant(
         "a suspended run forgets what it had reserved",
         _LEDGER,
-        "for name, n in account.reserved.items() if n and name != _BRANCHES",
-        "for name, n in account.reserved.items() if False",
+        "for name, n in announced.items() if n and name not in _NEVER_SAID",
+        "for name, n in announced.items() if False",
         _LEDGER_SUITE,
     ),
     Mutant(
@@ -539,6 +539,13 @@ MUTANTS = (
         "        self._journal.append((*changes, *prepared.changes), then, keep=False)\n",
         "        self._journal.append((*changes, *prepared.changes))\n        then(True)\n",
         _LIVES_SUITE,
+    ),
+    Mutant(
+        "an account has what is set aside for an approval before the log has it",
+        _LEDGER,
+        "n - account.aside.get(name, 0) for name, n",
+        "n for name, n",
+        _LEDGER_SUITE,
     ),
     Mutant(
         "an approved call takes nothing of its run's budget",

@@ -39,7 +39,9 @@ class World:
         self.voided: list[str] = []
         self.standing: list[Any] = []
         self.on_stop: list[Any] = []
-        self.ledger = SimpleNamespace(reserve=lambda _node, _amounts: self.room, can=lambda _node, _amounts: self.room)
+        self.ledger = SimpleNamespace(
+            reserve=lambda _node, _amounts, aside: self.room, can=lambda _node, _amounts: self.room
+        )
         world: Any = self
         self.approvals: Any = SimpleNamespace(
             void_all=lambda uid, run, why: self.voided.append(run),

@@ -2,7 +2,10 @@
 called, or when they have returned.
 
 The points of a call: its intent is not, is being, is on the disk; its frame has left; its worker has said that it
-begins; its result is not, is being, is on the disk; it has been told. Of a start and of a stop: each of their steps.
+begins; its result is not, is being, is on the disk; it has been told. Of an approval: the question is not, is on the
+disk, its run waits, it has been told; the answer has come, room is set aside, it is written, nothing has begun, the run
+goes on, the call has begun; or it is closed. Of a run: its opening, its rounds, what its models and calls are charged,
+its suspension, its going on, its settlement. Of a start and of a stop: each of their steps.
 """
 
 from __future__ import annotations
@@ -38,6 +41,50 @@ OF_A_CALL = {
     "after_tell": Point("supervisor.live_call:LiveCall.tell", False),
     "after_all": Point("supervisor.settlement:Settlement._keep", False),
 }
+OF_AN_APPROVAL = {
+    "before_question": Point("supervisor.approvals:Approvals._ask", True),
+    "after_question": Point("supervisor.approvals:Approvals._ask", False),
+    "after_question_commit": Point("supervisor.run_approvals:RunApprovals.asked", True),
+    "after_run_waits": Point("supervisor.run_approvals:RunApprovals.asked", False),
+    "after_question_is_told": Point("supervisor.approvals:Approvals._told", False),
+    "before_room": Point("supervisor.approvals:Approvals._prepare", True),
+    "after_room": Point("supervisor.approvals:Approvals._prepare", False),
+    "before_decision": Point("supervisor.approvals:Approvals._write", True),
+    "after_decision": Point("supervisor.approvals:Approvals._write", False),
+    "after_decision_commit": Point("supervisor.approvals:Approvals._start", True),
+    "before_run_begins_it": Point("supervisor.run_approvals:RunApprovals.begin", True),
+    "after_run_begins_it": Point("supervisor.run_approvals:RunApprovals.begin", False),
+    "before_begin": Point("supervisor.calls:Calls.begin", True),
+    "after_begin": Point("supervisor.calls:Calls.begin", False),
+    "before_decision_is_told": Point("supervisor.approvals:Approvals._answer", True),
+    "after_decision_is_told": Point("supervisor.approvals:Approvals._answer", False),
+    "before_close": Point("supervisor.approvals:Approvals._close", True),
+    "after_close": Point("supervisor.approvals:Approvals._close", False),
+    "after_close_commit": Point("supervisor.approvals:Approvals._closed", True),
+}
+OF_A_RUN = {
+    "before_open": Point("supervisor.runs:Runs.open", True),
+    "after_open": Point("supervisor.runs:Runs.open", False),
+    "after_open_commit": Point("supervisor.runs:Runs._keep_time", True),
+    "before_step": Point("supervisor.rounds:Rounds.begin_step", True),
+    "after_step": Point("supervisor.rounds:Rounds.begin_step", False),
+    "before_reservation": Point("supervisor.rounds:Rounds.reserve_model", True),
+    "after_reservation": Point("supervisor.rounds:Rounds.reserve_model", False),
+    "before_usage": Point("supervisor.rounds:Rounds.settle_model", True),
+    "after_usage": Point("supervisor.rounds:Rounds.settle_model", False),
+    "before_binding": Point("supervisor.judgement:Judgement._bound", True),
+    "after_binding": Point("supervisor.judgement:Judgement._bound", False),
+    "before_payment": Point("supervisor.judgement:Judgement._pay", True),
+    "after_payment": Point("supervisor.judgement:Judgement._pay", False),
+    "before_suspension": Point("supervisor.runs:Runs._suspend", True),
+    "after_suspension": Point("supervisor.runs:Runs._suspend", False),
+    "before_resumption": Point("supervisor.runs:Runs._resume", True),
+    "after_resumption": Point("supervisor.runs:Runs._resume", False),
+    "before_settlement": Point("supervisor.runs:Runs._settle", True),
+    "after_settlement": Point("supervisor.runs:Runs._settle", False),
+    "before_stop_is_told": Point("supervisor.live_run:LiveRun.tell", True),
+    "after_stop_is_told": Point("supervisor.live_run:LiveRun.tell", False),
+}
 OF_A_START = {
     "before_state": Point("supervisor.runtime:StateDirectory.open", True),
     "after_state": Point("supervisor.runtime:StateDirectory.open", False),
@@ -46,6 +93,9 @@ OF_A_START = {
     "inside_recovery": Point("supervisor.journal.store:link", False),
     "after_recovery": Point("supervisor.revival:recover", False),
     "after_revival": Point("supervisor.daemon:revive", False),
+    "before_runs_return": Point("supervisor.daemon:recall_runs", True),
+    "after_runs_return": Point("supervisor.daemon:recall_runs", False),
+    "after_questions_return": Point("supervisor.approvals:Approvals.recall", False),
     "after_groups": Point("supervisor.containment.cgroups:ControlGroups.open", False),
     "before_workers": Point("supervisor.daemon:start_workforce", True),
     "with_a_worker": Point("supervisor.lives:LifeRecords.spawned", False),
@@ -60,7 +110,7 @@ OF_A_STOP = {
     "before_state_goes": Point("supervisor.runtime:StateDirectory.close", True),
     "after_state_went": Point("supervisor.runtime:StateDirectory.close", False),
 }
-POINTS = {**OF_A_CALL, **OF_A_START, **OF_A_STOP}
+POINTS = {**OF_A_CALL, **OF_AN_APPROVAL, **OF_A_RUN, **OF_A_START, **OF_A_STOP}
 
 
 class _Death:

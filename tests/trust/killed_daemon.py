@@ -1,4 +1,5 @@
-"""kill -9 of the daemon, at random and at named points of a call, of a start and of a stop; then the next one.
+"""kill -9 of the daemon, at random and at named points of a call, an approval, a run, a start and a stop; then the next
+one.
 
 Several daemons side by side, each in a process of this suite that is the reaper of all its orphans: whatever outlives a
 daemon becomes that process's child, so the witness of survivors asks neither the daemon nor any mark. Passes when
@@ -9,7 +10,9 @@ daemon becomes that process's child, so the witness of survivors asks neither th
 * whoever was promised a detached call finds it; each call has at most one terminal record, a recorded call exactly one;
 * when everything is asked for again under its key, nothing has been done twice, what succeeded once, and what came to
   nothing not at all until then;
-* the whole log verifies at the end, and 10 000 calls of a former life are recovered in less than a second.
+* runs and what they ask a person are as `next_life` says, and go on;
+* the whole log verifies at the end and adds up (`whole_log`), and 10 000 calls of a former life are recovered in less
+  than a second.
 """
 
 from __future__ import annotations
@@ -38,22 +41,31 @@ from deadlined.client import Client
 from protocol._outcomes import CallResult, Reason, Status
 from supervisor.journal.store import Store
 from tests.trust.daemons import READY_WITHIN_S, NotReady, SuiteDaemon
-from tests.trust.deaths import OF_A_CALL, OF_A_START, OF_A_STOP
+from tests.trust.deaths import OF_A_CALL, OF_A_RUN, OF_A_START, OF_A_STOP, OF_AN_APPROVAL
 from tests.trust.ledger import LINGER, Asked, Ledger, ask_until_it_dies, contradiction
+from tests.trust.next_life import NextLife
 from tests.trust.orphans import adopt_orphans, below_us
 from tests.trust.registry import Figures, Suite
+from tests.trust.steering import SESSION_CALLS, Books, steer_until_it_dies
+from tests.trust.whole_log import contradictions
 from tests.trust.yesterday import seconds_to_recover
 
 LANES = 4
-CLIENTS = 3
+CLIENTS = 2
+"""Beside one that steers runs, and a person."""
 MOST_CALLS = 60
 GONE_WITHIN_S = 1.0
 LEAST_LOOKS = 50
 REACHED_WITHIN_S = 3.0
 RECOVERED = 10_000
 RECOVERED_WITHIN_S = 1.0
+TRIES = 6
 SETTINGS = {"spares": 2, "shutdown_drain_ms": 100}
-SHARES = (("at random", 0.3), ("call", 0.45), ("start", 0.15), ("stop", 0.1))
+LIMITS = {"session": {"tool_calls": SESSION_CALLS}}
+POINTS = {"call": OF_A_CALL, "approval": OF_AN_APPROVAL, "run": OF_A_RUN, "start": OF_A_START, "stop": OF_A_STOP}
+SHARES = {"at random": 0.2, "call": 0.25, "approval": 0.2, "run": 0.2, "start": 0.1, "stop": 0.05}
+ARRIVALS = {"call": 12, "approval": 4, "run": 6}
+"""A daemon dies at one of so many first arrivals at its point."""
 
 
 def run(count: int, seed: int) -> Figures:
@@ -63,15 +75,24 @@ def run(count: int, seed: int) -> Figures:
     with ProcessPoolExecutor(LANES, get_context("spawn"), adopt_orphans) as pool:
         for found in pool.map(lane, range(LANES), each, [seed] * LANES):
             figures.add(found)
-    seconds = min(seconds_to_recover(RECOVERED) for _ in range(3))  # what it takes, not what else the machine does
+    seconds = _least_to_recover()
     figures.counts[f"milliseconds to recover {RECOVERED:,} calls"] = round(1_000 * seconds)
     if seconds > RECOVERED_WITHIN_S:
         figures.fail(f"{RECOVERED:,} calls of a former life took {seconds:.2f} s")
     return figures
 
 
+def _least_to_recover() -> float:
+    """What it takes, not what else the machine does."""
+    taken = [seconds_to_recover(RECOVERED)]
+    while len(taken) < TRIES and min(taken) > RECOVERED_WITHIN_S / 2:
+        taken.append(seconds_to_recover(RECOVERED))
+    return min(taken)
+
+
 class Plan(NamedTuple):
-    """How one daemon dies. ``phase``: at random, at a point of a call, of a start (the next daemon's), of a stop."""
+    """How one daemon dies. ``phase``: at random, or at a point of a call, an approval, a run, a stop, a start (the next
+    daemon's)."""
 
     phase: str
     point: str
@@ -80,14 +101,14 @@ class Plan(NamedTuple):
     @property
     def rig(self) -> str:
         """What the daemon that dies is started with."""
-        return f"dies={self.point}:{self.arrival}" if self.phase in ("call", "stop") else ""
+        return f"dies={self.point}:{self.arrival}" if self.point and self.phase != "start" else ""
 
 
 def plan(rng: random.Random) -> Plan:
     """Any of them."""
-    phase = rng.choices([name for name, _ in SHARES], [share for _, share in SHARES])[0]
-    points = {"call": OF_A_CALL, "start": OF_A_START, "stop": OF_A_STOP}.get(phase, {})
-    return Plan(phase, rng.choice(sorted(points)) if points else "", rng.randrange(1, 12) if phase == "call" else 1)
+    phase = rng.choices(list(SHARES), list(SHARES.values()))[0]
+    points = POINTS.get(phase, {})
+    return Plan(phase, rng.choice(sorted(points)) if points else "", 1 + rng.randrange(ARRIVALS.get(phase, 1)))
 
 
 def lane(number: int, count: int, seed: int) -> Figures:
@@ -96,14 +117,15 @@ def lane(number: int, count: int, seed: int) -> Figures:
     figures = Figures()
     rng = random.Random(f"{seed} {number}")
     plans, since = [plan(rng) for _ in range(count)], 0
+    books, tables = Books(directory), {f"tenant.default.{of}_limits": limits for of, limits in LIMITS.items()}
     try:
-        with SuiteDaemon(directory, SETTINGS) as daemon:
+        with SuiteDaemon(directory, SETTINGS, **tables) as daemon:
             for turn, (now, then) in enumerate(itertools.pairwise([*plans, Plan("", "", 0)])):
                 where = f"lane {number}, death {turn} of seed {seed}"
                 if daemon.process is None and not _started(daemon, now.rig, figures, where):
                     continue
                 ledger = Ledger(directory / f"effects{turn}", f"t{turn}")
-                since = _Round(daemon, ledger, rng, figures, now, since).play(where, then.rig)
+                since = _Round(daemon, ledger, books, rng, figures, now, since).play(where, then.rig)
             if daemon.process is not None:
                 daemon.stop()
             _check_log(daemon, figures, f"lane {number} of seed {seed}")
@@ -126,17 +148,25 @@ class _Round:
     """One daemon's life, its death and what the next one makes of it."""
 
     def __init__(
-        self, daemon: SuiteDaemon, ledger: Ledger, rng: random.Random, figures: Figures, plan: Plan, since: int
+        self,
+        daemon: SuiteDaemon,
+        ledger: Ledger,
+        books: Books,
+        rng: random.Random,
+        figures: Figures,
+        plan: Plan,
+        since: int,
     ) -> None:
         """``since``: the last event that was there before."""
-        self.daemon, self.ledger, self.rng, self.figures, self.since = daemon, ledger, rng, figures, since
+        self.daemon, self.ledger, self.books, self.rng = daemon, ledger, books, rng
+        self.figures, self.since = figures, since
         self.phase, self.point, _ = self.plan = plan
         self.wrong: list[str] = []
 
     def play(self, where: str, next_rig: str) -> int:
         """The last event that is there now."""
         self.figures.tried += 1
-        self.figures.count(f"at a point of a {self.phase}" if self.point else self.phase)
+        self.figures.count(f"at a point of: {self.phase}" if self.point else self.phase)
         try:
             self._live_and_die()
             self._look_for_survivors()
@@ -163,10 +193,16 @@ class _Round:
         threading.Thread(target=self._kill, daemon=True).start()
         if self.plan.rig:
             os.kill(self.daemon.pid, signal.SIGUSR1)
-        ask_until_it_dies(self.daemon.socket, self.ledger, CLIENTS, MOST_CALLS, self.rng)
+        steers, rng = threading.Thread(target=self._steer, args=(random.Random(self.rng.random()),)), self.rng
+        steers.start()
+        ask_until_it_dies(self.daemon.socket, self.ledger, CLIENTS, MOST_CALLS, rng)
+        steers.join()
         self.died = time.monotonic()
         if self.daemon.reap(READY_WITHIN_S) != -signal.SIGKILL:
             self._fail(f"the daemon ended otherwise: {self.daemon.words()}")
+
+    def _steer(self, rng: random.Random) -> None:
+        steer_until_it_dies(self.daemon.socket, self.books, self.ledger, MOST_CALLS, rng)
 
     def _kill(self) -> None:
         """From outside: at a random moment, or when a point is not reached in time; for a stop the SIGTERM first."""
@@ -216,6 +252,9 @@ class _Round:
         for asked in self.ledger.asked:
             if wrong := self._wrong_now(client, asked, before[asked.name], ended):
                 self._fail(f"{asked.name} ({asked.call}, {asked.tool}): {wrong}")
+        life = NextLife(client, self.books, self.ledger, self.figures, self._fail, stopped=self.phase == "stop")
+        life.check()
+        life.go_on(self.rng)
         results = {asked.name: asked.submit(client).wait() for asked in self.ledger.asked}
         after = self.ledger.lines()
         for asked in self.ledger.asked:
@@ -273,16 +312,13 @@ def _check_log(daemon: SuiteDaemon, figures: Figures, where: str) -> None:
         if (broken := store.open()) is not None:
             figures.fail(f"{where}: {broken}")
         figures.count("events", store.seq)
-        twice = list(
-            store.rows("SELECT call, count(*) FROM events WHERE kind = 'call_ended' GROUP BY call HAVING count(*) > 1")
-        )
-        if twice:
-            figures.fail(f"{where}: more than one terminal record: {twice[:3]}")
+        for wrong in contradictions(store, LIMITS):
+            figures.fail(f"{where}: {wrong}")
         store.close()
 
 
 SUITE = Suite(
-    passes_when="0 acknowledged results lost, 0 effects doubled, 0 survivors, one terminal record each; recovery < 1 s",
+    passes_when="0 acknowledged lost, 0 effects doubled, 0 survivors, one end each, the log adds up; recovery < 1 s",
     push=50,
     long=5_000,
     run=run,

@@ -25,19 +25,23 @@ LINGER = "sleep 60 & setsid sleep 60 & (trap '' TERM; sleep 60) & "
 
 @dataclass
 class Asked:
-    """One thing asked for. ``call``: its id, once announced. ``told``: the result that was acknowledged, as bytes."""
+    """One thing asked for. ``run``: that it is part of. ``call``: its id, once announced. ``told``: the result that was
+    acknowledged, as bytes."""
 
     name: str
     tool: str
     arguments: dict[str, Any]
     detach: bool = False
     effect: bool = True
+    run: str | None = None
     call: str | None = None
     told: bytes | None = None
 
     def submit(self, client: Client) -> CallHandle:
         """Ask for it, again or for the first time: the same tool, the same arguments, the same key."""
-        return client.submit(self.tool, self.arguments, detach=self.detach, key=self.name, deadline_ms=20_000)
+        return client.submit(
+            self.tool, self.arguments, detach=self.detach, key=self.name, run=self.run, deadline_ms=20_000
+        )
 
     @property
     def promised(self) -> bool:
@@ -64,7 +68,13 @@ class Ledger:
 
     def write(self, name: str, rng: random.Random) -> Asked:
         """Something to ask for, written down before it is asked."""
-        asked = self._new(name, rng)
+        return self._enter(self._new(name, rng))
+
+    def write_of_run(self, name: str, run: str, rng: random.Random) -> Asked:
+        """An effect of a run."""
+        return self._enter(self._effect(name, rng, run))
+
+    def _enter(self, asked: Asked) -> Asked:
         with self.lock:
             self.asked.append(asked)
         return asked
@@ -77,13 +87,22 @@ class Ledger:
         if kind < 0.4:
             text = f'echo "{name} $DEADLINED_IDEMPOTENCY_KEY" >> {file}; sleep 0.0{rng.randrange(5)}'
             return Asked(name, "script", {"text": text}, detach=rng.random() < 0.3)
+        return self._effect(name, rng)
+
+    def _effect(self, name: str, rng: random.Random, run: str | None = None) -> Asked:
         waits = {"before_ms": rng.randrange(15), "after_ms": rng.randrange(25)}
-        return Asked(name, "trust_effect", {"file": file, "name": name, **waits}, detach=rng.random() < 0.4)
+        arguments = {"file": str(self.effects), "name": name, **waits}
+        return Asked(name, "trust_effect", arguments, detach=rng.random() < 0.4, run=run)
 
     def lines(self) -> Counter[str]:
         """How often each thing was done."""
-        text = self.effects.read_text() if self.effects.exists() else ""
-        return Counter(line.split()[0] for line in text.splitlines())
+        return lines_of(self.effects)
+
+
+def lines_of(effects: Path) -> Counter[str]:
+    """How often each thing was done that writes there."""
+    text = effects.read_text() if effects.exists() else ""
+    return Counter(line.split()[0] for line in text.splitlines())
 
 
 def contradiction(result: CallResult, done: int) -> str:

@@ -419,6 +419,25 @@ def test_a_dumped_run_goes_on_where_it_was_without_its_reservations() -> None:
     assert books.view(RUN)["model_calls"].used == 2
 
 
+def test_what_is_set_aside_is_bound_and_in_no_dump_before_it_is_announced() -> None:
+    books = ledger(run={"tool_calls": 1}, session={})
+    aside = granted(books.reserve(RUN, {"tool_calls": 1, "output_bytes": 1}, aside=True))
+    refused(books.reserve(RUN, {"tool_calls": 1}))
+    assert [books.dump(node)["used"] for node in (RUN, SESSION)] == [{}, {}]
+    books.announce(aside)
+    books.announce(aside)
+    assert [books.dump(node)["used"] for node in (RUN, SESSION)] == [{"tool_calls": 1}] * 2
+    books.release(aside)
+    assert books.dump(SESSION)["used"] == {}
+
+
+def test_what_was_set_aside_and_came_to_nothing_leaves_nothing() -> None:
+    books = ledger(run={"tool_calls": 1}, session={})
+    books.release(granted(books.reserve(RUN, {"tool_calls": 1}, aside=True)))
+    granted(books.reserve(RUN, {"tool_calls": 1}))
+    assert books.dump(SESSION)["used"] == {"tool_calls": 1}
+
+
 # ---------------------------------------------------------------- periods
 
 DAY = 86_400_000

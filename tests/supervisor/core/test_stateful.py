@@ -24,6 +24,7 @@ from protocol._outcomes import Delivery, Reason
 from supervisor.core.budget import Level, Node
 from supervisor.core.policy import Action, Rule
 from tests.supervisor.simulated import CONTRACTS, UID, Daemon, World
+from tests.trust.whole_log import contradictions
 
 ASK, DENY = (Rule("send", Action.ASK),), (Rule("send", Action.DENY),)
 OTHER = {"send": Contract(approval=Approval.ALWAYS, timeout_ms=9_000)}
@@ -285,6 +286,14 @@ class LivesOfADaemon(RuleBasedStateMachine):
             found = self.daemon.ask(cm.Wait, call)
             assert isinstance(found[0], cm.Settled) or not result.durable, f"{call} was told, and is not known any more"
 
+    @rule()
+    def crash_and_count(self) -> None:
+        """What went on has ended with the crash: what its runs' events say is what each account stands at."""
+        self.crash()
+        self.daemon.sync()
+        wrong = list(contradictions(self.daemon.store, {}))
+        assert not wrong, wrong
+
     @rule(tool=st.sampled_from(tuple(CONTRACTS)), run=anyone, until=stages, entries=st.integers(0, 3))
     def a_call_on_its_way_when_it_crashes(self, tool: str, run: int, until: str, entries: int) -> None:
         self.submit(tool, run, keyed=True, detach=entries > 1)
@@ -518,6 +527,21 @@ def test_a_question_that_is_asked_again_is_named_when_it_is_on_the_disk(lives: L
     assert second in heard[0].error.message
     lives.crash()
     assert list(lives.asked()) == [second]
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2, 3, 4])
+def test_what_is_set_aside_for_an_approval_is_in_no_account_before_its_call_is_announced(
+    lives: LivesOfADaemon, entries: int
+) -> None:
+    lives.a_run_that_waits_when_it_crashes(1)
+    lives.open_run(4, 0, child=False)
+    (waiting,) = lives.waiting()
+    (other,) = set(lives.going()) - {waiting}
+    lives.decide(0, "approve")
+    lives.daemon.ask(cm.CancelRun, other)
+    for _ in range(entries):
+        lives.daemon.sync(1)
+    lives.crash_and_count()
 
 
 def test_a_question_that_expires_ends_its_run_with_it_or_not_at_all(lives: LivesOfADaemon) -> None:

@@ -1,0 +1,66 @@
+"""Whether the log of all lives of a place adds up: one end of each call and run, one use of each approval, no gap in
+the events of a run, and each account at what its runs' events say."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from supervisor.journal.run_rows import read_accounts
+from supervisor.journal.store import Store
+
+ONCE = {"call_ended": "call", "approval_consumed": "call", "run_settled": "run"}
+
+
+def contradictions(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
+    """What is wrong with it, in words. ``limits``: of a kind of account, by dimension."""
+    yield from _not_once(store)
+    yield from _gaps(store)
+    yield from _accounts(store, limits)
+
+
+def _not_once(store: Store) -> Iterator[str]:
+    for kind, column in ONCE.items():
+        query = f"SELECT {column}, count(*) FROM events WHERE kind = ? GROUP BY {column} HAVING count(*) > 1"
+        for name, count in store.rows(query, (kind,)):
+            yield f"{kind} of {name}: {count} times"
+
+
+def _gaps(store: Store) -> Iterator[str]:
+    last: Counter[str] = Counter()
+    for run, data in store.rows("SELECT run, data FROM events WHERE run IS NOT NULL ORDER BY seq"):
+        last[run] += 1
+        if (number := msgspec.json.decode(data)["run_seq"]) != last[run]:
+            yield f"run {run}: its event {last[run]} has the number {number}"
+            last[run] = number
+
+
+def _accounts(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
+    charged = _charged(store)
+    for row in read_accounts(store):
+        used = {name: count for name, count in row.used.items() if count and name != "wall_ms"}
+        counted = {name: count for name, count in charged[row.node].items() if count}
+        if used != counted:
+            yield f"{row.node} stands at {used}, its runs' events say {counted}"
+        for name, limit in limits.get(row.node.split()[0], {}).items():
+            if used.get(name, 0) > limit:
+                yield f"{row.node} may have {limit} {name}, and has had {used[name]}"
+
+
+def _charged(store: Store) -> defaultdict[str, Counter[str]]:
+    """By account, what the events of the runs below it say."""
+    above: dict[str, tuple[str, ...]] = {}
+    charged: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for run, uid, kind, data in store.rows(
+        "SELECT run, uid, kind, data FROM events WHERE run IS NOT NULL ORDER BY seq"
+    ):
+        told: dict[str, Any] = msgspec.json.decode(data)
+        if kind == "run_admitted":
+            tenant = told["tenant"]
+            above[run] = (f"tenant {tenant}", f"user {tenant}/{uid}", f"session {uid}/{told['session']}")
+        for node in above[run]:
+            charged[node].update(told.get("charge") or {})
+    return charged
