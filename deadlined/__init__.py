@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from deadlined.async_client import AsyncClient as AsyncClient
     from deadlined.client import Client as Client
     from protocol import CallResult as CallResult
+    from protocol import FieldsCheck as FieldsCheck
+    from protocol import FieldValue as FieldValue
+    from protocol import FileCheck as FileCheck
+    from protocol import PersonCheck as PersonCheck
     from protocol import RunView as RunView
     from protocol import StopRecord as StopRecord
     from toolworkers import CommandPlan as CommandPlan
@@ -37,6 +41,10 @@ _WHERE = {
     "DaemonNotRunning": "deadlined._errors",
     "DaemonSilent": "deadlined._errors",
     "DeadlinedError": "deadlined._errors",
+    "FieldValue": "protocol",
+    "FieldsCheck": "protocol",
+    "FileCheck": "protocol",
+    "PersonCheck": "protocol",
     "RequestRefused": "deadlined._errors",
     "RunStopped": "deadlined._errors",
     "RunView": "protocol",

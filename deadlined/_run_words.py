@@ -13,12 +13,13 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, TypeVar
 
 from deadlined._conversation import Exchange
 from deadlined._errors import RunStopped
 from protocol import _client_messages as cm
+from protocol._checks import Check, FieldValue
 from protocol._runs import OnDisconnect, RunStatus, RunView, StopRecord
 
 Going = TypeVar("Going", cm.RunState, cm.ModelReserved, cm.EvidenceTaken)
@@ -26,14 +27,14 @@ Going = TypeVar("Going", cm.RunState, cm.ModelReserved, cm.EvidenceTaken)
 
 class RunOptions(TypedDict, total=False):
     """What may be asked of a run. Absent: what its profile says. ``limits``: dimension → number (None: no limit of its
-    own). ``checks``: commands that must exit 0 before ``finish`` is accepted. ``wrapup``: a model call is held back for
-    a last word."""
+    own). ``checks``: what must hold before ``finish`` is accepted, in this order; a text is a command that must exit 0.
+    ``wrapup``: a model call is held back for a last word."""
 
     goal: str
     profile: str | None
     deadline_ms: int | None
     limits: Mapping[str, int | None]
-    checks: list[str]
+    checks: Sequence[Check]
     session: str | None
     parent: str | None
     workspace: str | os.PathLike[str] | None
@@ -64,6 +65,14 @@ def going_on(exchange: Exchange, kind: type[Going]) -> Going:
     if isinstance(exchange.answer, cm.RunSettled):
         raise RunStopped(exchange.answer.stop)
     return exchange.outcome(kind)
+
+
+def finish_message(run: str, answer: str, fields: Mapping[str, FieldValue | str] | None) -> cm.FinishRun:
+    """The message without its number. A field that is a text rests on nothing."""
+    values = {
+        name: field if isinstance(field, FieldValue) else FieldValue(field) for name, field in (fields or {}).items()
+    }
+    return cm.FinishRun(id=0, run=run, answer=answer, fields=values)
 
 
 def finished(exchange: Exchange) -> StopRecord | cm.FinishRefused:

@@ -8,7 +8,7 @@ Cancelling any of these waits forgets the answer; the request itself stands.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Unpack
 
@@ -17,9 +17,10 @@ import anyio
 from deadlined._arguments import Arguments, SubmitOptions
 from deadlined._conversation import Exchange
 from deadlined._errors import DeadlinedError, RunStopped
-from deadlined._run_words import Going, finished, going_on, has_ended, must_cancel
+from deadlined._run_words import Going, finish_message, finished, going_on, has_ended, must_cancel
 from deadlined.runs import LEAVING_S, ModelCall
 from protocol import _client_messages as cm
+from protocol._checks import FieldValue
 from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._runs import RunView, StopRecord
@@ -76,10 +77,13 @@ class AsyncRun:
         """Something was found, by a name of yours; True: this run had never seen it, and only that is progress."""
         return (await self._going_on(cm.AddEvidence(id=0, run=self.id, evidence=name), cm.EvidenceTaken)).novel
 
-    async def finish(self, answer: str = "") -> StopRecord | cm.FinishRefused:
+    async def finish(
+        self, answer: str = "", fields: Mapping[str, FieldValue | str] | None = None
+    ) -> StopRecord | cm.FinishRefused:
         """Ask for the end: the checks run in the daemon, under the run's deadline. FinishRefused: they said no, and
-        why (``feedback``); the run goes on. A StopRecord may say something else than ``completed``."""
-        end = finished(await self._heard(cm.FinishRun(id=0, run=self.id, answer=answer)))
+        why (``feedback``); the run goes on. A StopRecord may say something else than ``completed``; its outcome is
+        ``suspended`` where a person must confirm. ``fields``: single facts of the answer, and what each rests on."""
+        end = finished(await self._heard(finish_message(self.id, answer, fields)))
         if isinstance(end, StopRecord):
             self.stop = end
         return end

@@ -30,6 +30,7 @@ _HOME = {
         "Usage",
         "exit_code",
     ),
+    "_checks": ("FieldValue", "FieldsCheck", "FileCheck", "PersonCheck"),
     "_runs": ("ApprovalView", "OpenEffect", "RunReason", "RunRow", "RunStatus", "RunView", "StopRecord"),
     "_contracts": ("Contract", "ToolDescription", "Limits", "Approval"),
     "_quantities": ("parse_duration_ms", "parse_size_bytes", "say_duration", "say_size"),
@@ -41,6 +42,10 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  # a list, computed so that names and 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `__getattr__` hides from the checkers; a test holds the two lists equal
+    from protocol._checks import FieldsCheck as FieldsCheck
+    from protocol._checks import FieldValue as FieldValue
+    from protocol._checks import FileCheck as FileCheck
+    from protocol._checks import PersonCheck as PersonCheck
     from protocol._contracts import Approval as Approval
     from protocol._contracts import Contract as Contract
     from protocol._contracts import Limits as Limits

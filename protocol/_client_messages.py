@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from protocol._checks import Check, FieldValue
 from protocol._contracts import ContainmentLevel, IsolationLevel, ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult, ErrorInfo
@@ -136,9 +137,9 @@ class ReadEvents(msgspec.Struct, tag="read_events", tag_field="op", forbid_unkno
 class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fields=True):
     """Begin a run: a task with one deadline and one budget. ``deadline_ms`` and ``limits`` are judged by the daemon and
     may only tighten what the profile allows. ``session``: runs of one name share what they have used; ``parent``: a run
-    whose budget this one is part of. ``checks``: commands that must succeed before `finish_run` is accepted. ``agent``:
-    the daemon steers it itself, with a model; ``goal`` is the task. ``wrapup``: a model call is held back for a last
-    word, also where the profile holds nothing back; so it is for an agent.
+    whose budget this one is part of. ``checks``: what must hold before `finish_run` is accepted, in this order.
+    ``agent``: the daemon steers it itself, with a model; ``goal`` is the task. ``wrapup``: a model call is held back
+    for a last word, also where the profile holds nothing back; so it is for an agent.
 
     Answered by RunOpened, or by Failed.
     """
@@ -151,7 +152,7 @@ class OpenRun(msgspec.Struct, tag="open_run", tag_field="op", forbid_unknown_fie
     session: str | None = None
     parent: str | None = None
     workspace: str | None = None
-    checks: list[str] = []
+    checks: list[Check] = []
     on_disconnect: OnDisconnect = "cancel"
     agent: AgentOptions | None = None
     wrapup: bool = False
@@ -255,12 +256,14 @@ class AddEvidence(msgspec.Struct, tag="add_evidence", tag_field="op", forbid_unk
 
 class FinishRun(msgspec.Struct, tag="finish_run", tag_field="op", forbid_unknown_fields=True):
     """The client thinks that the run is done. Its checks run, under the run's deadline; answered by RunSettled, or by
-    FinishRefused with what the checks said. ``plain``: nobody asked for the end, the answer is all that was said."""
+    FinishRefused with what the checks said. ``plain``: nobody asked for the end, the answer is all that was said.
+    ``fields``: single facts of the answer, each with the evidence that it rests on."""
 
     id: RequestId
     run: str
     answer: str = ""
     plain: bool = False
+    fields: dict[str, FieldValue] = {}
 
 
 class CancelRun(msgspec.Struct, tag="cancel_run", tag_field="op", forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from protocol._budgets import BudgetRecord, DimensionView
+from protocol._checks import Check, FieldValue
 
 
 class RunStatus(StrEnum):
@@ -195,6 +196,8 @@ class StopRecord(msgspec.Struct):
     """Unresolved effects that are not in it, older than those that are."""
     durable: bool = True
     """False: the disk would not take it when it was told; a crash may undo it."""
+    fields: dict[str, FieldValue] = {}
+    """Of the answer, as it was given."""
 
 
 class RunView(msgspec.Struct):
@@ -222,12 +225,14 @@ class RunView(msgspec.Struct):
     sources: dict[str, str]
     left: BudgetRecord | None = None
     """The short form of what is left, while it goes on."""
-    checks: list[str] = []
+    checks: list[Check] = []
     approvals: list[str] = []
     notices: list[FiredDetector] = []
     stop: StopRecord | None = None
     agent: AgentOptions | None = None
     """Set: the daemon steers it."""
+    refused: str | None = None
+    """What the last finish was refused for, once one was."""
 
 
 class RunRow(msgspec.Struct):
@@ -247,7 +252,10 @@ class RunRow(msgspec.Struct):
 class ApprovalView(msgspec.Struct):
     """A call that waits for a person, or has had its answer. ``state``: pending, approved, rejected, expired, void,
     consumed. ``arguments``: the exact text that will run. Times are wall clock, milliseconds since 1970. ``executed``:
-    the call that it became."""
+    the call that it became.
+
+    One with the tool ``finish`` and no ``call`` is about a run's end: ``arguments`` show its answer, which a person is
+    to confirm, and no call comes of it."""
 
     approval: str
     uid: int

@@ -48,7 +48,8 @@ class ApprovalBook:
     def enter(self, approval: LiveApproval) -> None:
         """One more, pending or decided."""
         frozen = approval.checkpoint
-        self._by_call[frozen.call] = approval
+        if not frozen.confirms:
+            self._by_call[frozen.call] = approval
         if frozen.run is not None:
             self._of_run.setdefault((frozen.uid, frozen.run), []).append(approval)
         if approval.pending:

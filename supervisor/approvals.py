@@ -142,6 +142,28 @@ class Approvals:
         rows = approval_rows.asked(checkpoint, checkpoint.packed())
         self.calls.ask(call, rows, sentence(checkpoint), functools.partial(self._announced, approval))
 
+    def confirm(self, run: LiveRun, arguments: str, why: str) -> None:
+        """Ask a person about the end of a run, which waits for that. Raises Refusal."""
+        frame = self.runs.frame_of(run, f"{run.step}.{run.index}")
+        checkpoint = self.questions.confirmation(run.spec.uid, run.id, arguments, why, frame)
+        with self._journal.together():
+            self._enter_asked(checkpoint, self._confirm_told)
+
+    def _confirm_told(self, approval: LiveApproval) -> None:
+        approval.told = True
+        self._look_earlier()
+
+    def _enter_asked(
+        self, checkpoint: Checkpoint, told: Callable[[LiveApproval], None] = lambda _approval: None
+    ) -> LiveApproval:
+        """A question that is on the disk together with what its run makes of it; ``told``: when it is there."""
+        approval = LiveApproval(checkpoint, machine.ApprovalMachine(checkpoint.expires_at_ms))
+        self.book.enter(approval)
+        rows = (*approval_rows.asked(checkpoint, checkpoint.packed()), *approval_rows.pending(approval.id))
+        self._journal.append(rows, lambda _durable: told(approval))
+        self._announced(approval)
+        return approval
+
     def _announced(self, approval: LiveApproval) -> None:
         """Its run waits before anybody hears of it: a run that is said to wait does so in the next life too."""
         if approval.checkpoint.run is not None:
@@ -174,9 +196,8 @@ class Approvals:
         elif decide.decision == "reject":
             given = machine.Reject(asker.uid, self._wall(), _note(decide.note), decide.then)
             self._carry(approval, approval.machine.on(given), (asker, decide.id))
-        elif decide.scope != "call" and approval.checkpoint.run is None:
-            text = f"the scope {decide.scope} holds within a run, and this call is in none"
-            asker.say(_failed(decide.id, "invalid_arguments", text))
+        elif (objection := _unfit(decide, approval.checkpoint)) is not None:
+            asker.say(_failed(decide.id, "invalid_arguments", objection))
         else:
             assert self._nursery is not None
             self._nursery.start_soon(self._approve, approval, asker, decide)
@@ -200,6 +221,8 @@ class Approvals:
         Refusal."""
         frozen = approval.checkpoint
         run = None if frozen.run is None else self.runs.run_of(frozen)
+        if frozen.confirms:
+            return None
         prepared = self.calls.approved(frozen, edited, run)
         if edited is not None:  # by a person, so that a rule that asks has its answer; one that denies has none
             self.questions.ruling(prepared.call.judged)
@@ -279,7 +302,6 @@ class Approvals:
 
     def _write(self, approval: LiveApproval, by: tuple[Asker, int] | None) -> None:
         frozen, prepared = approval.checkpoint, approval.prepared
-        assert prepared is not None
         if by is not None:
             approval.waiting.append(by)
 
@@ -288,15 +310,19 @@ class Approvals:
 
         now = self._wall()
         changes = approval_rows.decided(frozen, approval.decision(now))
-        changes += approval_rows.consumed(frozen, prepared.call.id, now)
-        self._journal.append((*changes, *prepared.changes), then, keep=False)
+        changes += approval_rows.consumed(frozen, None if prepared is None else prepared.call.id, now)
+        changes += () if prepared is None else prepared.changes
+        self._journal.append(changes, then, keep=False)
 
     def _start(self, approval: LiveApproval, cancelled: bool) -> None:
         prepared, held = approval.prepared, approval.held
-        assert prepared is not None
         approval.prepared = approval.held = None
         approval.written = True
         self.book.decided(approval)
+        if prepared is None:
+            self.runs.confirmed(approval)
+            self._answer(approval)
+            return
         begins = not cancelled
         if held is not None and not (begins and self.runs.begin(approval, prepared.call, held)):
             self.runs.release(held)
@@ -353,13 +379,7 @@ class Approvals:
 
     def _ask_again(self, frozen: Checkpoint) -> LiveApproval:
         """The same call, under the rules of now: a new question, which nobody has heard of yet."""
-        checkpoint = self.questions.again(frozen)
-        approval = LiveApproval(checkpoint, machine.ApprovalMachine(checkpoint.expires_at_ms))
-        self.book.enter(approval)
-        rows = (*approval_rows.asked(checkpoint, checkpoint.packed()), *approval_rows.pending(approval.id))
-        self._journal.append(rows)
-        self._announced(approval)
-        return approval
+        return self._enter_asked(self.questions.again(frozen))
 
     def _answer(self, approval: LiveApproval) -> None:
         waiting, approval.waiting = approval.waiting, []
@@ -383,6 +403,8 @@ class Approvals:
 def _answer_of(frozen: Checkpoint, close: machine.Close, in_run: bool) -> tuple[Status, Reason, str] | None:
     """What answers for a call that will not run, where somebody waits to go on: a person has said no, or a run must
     hear that what was asked is not there any more."""
+    if frozen.confirms:
+        return None
     if close.state is machine.State.REJECTED:
         said = f"a person has said no ({frozen.approval})" + (f": {close.text}" if close.text else "")
         return Status.NOT_EXECUTED, Reason.APPROVAL_REJECTED, said
@@ -402,6 +424,15 @@ def _fitting(found: list[LiveApproval]) -> Iterator[ApprovalView]:
         if number and room < 0:
             return
         yield view
+
+
+def _unfit(decide: cm.Decide, frozen: Checkpoint) -> str | None:
+    """Why a yes cannot be given like that."""
+    if frozen.confirms and (decide.arguments is not None or decide.scope != "call"):
+        return "the end of a run is confirmed as it is; to have another answer, reject it and say why"
+    if decide.scope != "call" and frozen.run is None:
+        return f"the scope {decide.scope} holds within a run, and this call is in none"
+    return None
 
 
 def _note(text: str) -> str:

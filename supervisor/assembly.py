@@ -218,7 +218,7 @@ def _tie(steering: Steering, calls: Calls) -> None:
     approvals.calls = calls
     approvals.runs = RunApprovals(runs, judgement, approvals)
     runs.end_call, runs.open_effects = calls.end, calls.effects.open_of_run
-    runs.check = Finishing(runs, calls.start_own).check
+    runs.check = Finishing(runs, calls.start_own, approvals.confirm).check
     doubts = Doubts(runs, calls.effects)
     judgement.doubts, calls.reconciler.leave_to_ask = doubts.before, doubts.leave_to_ask
 

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 import msgspec
 
 from protocol._budgets import MOST, WALL_CEILING_MS, Dimension, LimitError, limit_value, read_limits
+from protocol._checks import Check
 from protocol._contracts import Approval
 from supervisor.config_tables import ConfigError, read_fields, shown
 from supervisor.core.periods import Period
 from supervisor.core.prices import Price
 from supervisor.core.profiles import BUILT_IN_SETS, DEFAULT, Budgets, Limits, Profile, Recipe, Tenant, WrapUp, resolve
+from supervisor.core.run_wishes import refuse_check
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 Micros = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
@@ -32,7 +34,7 @@ _PROFILE_KINDS = {
     "wrapup": dict[str, Any],
     "detectors": str,
     "max_refusals": Annotated[int, msgspec.Meta(ge=0, le=1_000)],
-    "checks": tuple[Annotated[str, msgspec.Meta(min_length=1)], ...],
+    "checks": tuple[Check, ...],
     "approval": Approval,
 }
 _SHARED_LIMITS = ("limits", "user_limits", "session_limits")
@@ -68,6 +70,8 @@ def _recipe(place: str, table: object) -> Recipe:
         fields["limits"] = _limits(fields["limits"], f"{place}.limits")
     if "wrapup" in fields:
         fields["wrapup"] = WrapUp(**read_fields(fields["wrapup"], _WRAPUP_KINDS, f"{place}.wrapup"))
+    if (fault := next(filter(None, map(refuse_check, fields.get("checks", ()))), None)) is not None:
+        raise ConfigError(f"{place}.checks: {fault}")
     return Recipe(**fields)
 
 

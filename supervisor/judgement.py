@@ -199,6 +199,8 @@ class Judgement:
         run.detectors.end(stake.token, _outcome(result, call, stake.ask.call_fp, changed))
         if changed:
             run.state_version += 1
+        if run.evidence is not None and result.status in (Status.OK, Status.NO_RESULT):
+            run.evidence.add(call.id)
         self._heed(run, result)
         run.last = stop_records.last_action(result)
         run.partial.append(stop_records.partial_line(result))

@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol._checks import Check, FieldsCheck
 from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, OnDisconnect, StopRecord
 from supervisor.core.budget import Node, Reservation
 from supervisor.core.detectors import Detectors
+from supervisor.core.evidence import Evidence
 from supervisor.core.profiles import Effective
 from supervisor.core.run import RunMachine, State
 
@@ -32,7 +34,7 @@ class RunSpec(NamedTuple):
     session: str | None
     parent: str | None
     workspace: str | None
-    checks: tuple[str, ...]
+    checks: tuple[Check, ...]
     on_disconnect: OnDisconnect
     deadline_ms: int
     opened_ms: int
@@ -52,7 +54,6 @@ class LiveRun:
     """``stop`` is set while it is suspended and once it has settled, when the disk has it."""
 
     __slots__ = (
-        "answer",
         "approvals",
         "artefacts",
         "asked",
@@ -62,6 +63,7 @@ class LiveRun:
         "doing",
         "effective",
         "elapsed_ns",
+        "evidence",
         "finishers",
         "fired",
         "in_flight",
@@ -74,6 +76,7 @@ class LiveRun:
         "opened_ns",
         "opener",
         "partial",
+        "refused",
         "reservations",
         "retries",
         "retry_waits",
@@ -115,7 +118,10 @@ class LiveRun:
         self.partial: deque[str] = deque(maxlen=_LINES_KEPT)
         self.artefacts: deque[Artefact] = deque(maxlen=_FILES_KEPT)
         self.last: LastAction | None = None
-        self.answer: str | None = None
+        self.refused: str | None = None
+        """What the last finish was refused for."""
+        self.evidence = Evidence() if any(isinstance(check, FieldsCheck) for check in spec.checks) else None
+        """What fields of its answer may rest on, where one of its checks looks at that."""
         self.stop: StopRecord | None = None
         self.known = True
         """Whether the disk has it; before that nobody may hear of it."""
@@ -143,8 +149,9 @@ class LiveRun:
     def tell(self, stop: StopRecord) -> None:
         """It has stopped: whoever waits hears it once."""
         self.stop = stop
-        if not stop.resumable:  # it is kept for long, and they need not be
-            self.finishers, self.opener = [], None
+        self.finishers = []  # they hear this
+        if not stop.resumable:  # it is kept for long, and that need not be
+            self.opener = None
         watchers, self.watchers = self.watchers, {}
         for told in watchers.values():
             told(stop)

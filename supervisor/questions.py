@@ -29,6 +29,8 @@ from supervisor.live_approval import LiveApproval
 from supervisor.live_call import LiveCall
 
 _STAT_S = 2.0
+FINISH = "finish"
+"""What stands for the tool where a person is to confirm that a run is done."""
 
 
 class Asked(NamedTuple):
@@ -120,6 +122,29 @@ class Questions:
             frame,
         )
 
+    def confirmation(self, uid: int, run: str, arguments: str, why: str, frame: Frame) -> Checkpoint:
+        """What is frozen of a run's end that a person is to confirm. Raises Refusal: too many wait already."""
+        self._book.check_room()
+        now = self._wall()
+        return Checkpoint(
+            self._name(),
+            "",
+            uid,
+            run,
+            FINISH,
+            "",
+            arguments,
+            "",
+            "",
+            now,
+            now + self._settings.expires_ms,
+            why,
+            self._policy.version,
+            Action.ALLOW,
+            frame=frame,
+            confirms=True,
+        )
+
     def again(self, frozen: Checkpoint) -> Checkpoint:
         """The same call, asked about under the rules of now."""
         now, ruling = self._wall(), self._ruling_of(frozen.tool, frozen.arguments)
@@ -136,6 +161,8 @@ class Questions:
     def present(self, approval: LiveApproval, place_id: str, edited: bool) -> Present:
         """How things are now. A policy that has not changed is not asked again: the decision binds."""
         frozen, version = approval.checkpoint, self._policy.version
+        if frozen.confirms:
+            return Present(frozen.contract, place_id, frozen.policy_version, None, approval.intact)
         changed = not edited and frozen.policy_version != version
         return Present(
             self._contract_of(frozen.tool),

@@ -224,6 +224,8 @@ class Rounds:
         """Something was found; whether the run had never seen it."""
         _refuse(too_long("evidence", name, MOST_TEXT))
         novel = run.detectors.evidence(name)
+        if run.evidence is not None:
+            run.evidence.add(name)
         self._runs.note(run, EventKind.EVIDENCE_ADDED, evidence=name[:MOST_NAME], novel=novel)
         return novel
 

@@ -15,6 +15,7 @@ from supervisor.core.approvals import Close
 from supervisor.core.approvals import State as Decided
 from supervisor.core.budget import Refused, Reservation, call_amounts, run_reason
 from supervisor.core.checkpoints import Checkpoint, Frame, Obstacle
+from supervisor.core.completion import not_confirmed
 from supervisor.core.goals import goal_hash
 from supervisor.core.intake import Refusal
 from supervisor.core.run import State
@@ -24,6 +25,7 @@ from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
 from supervisor.runs import RunRefusal, Runs
 
+_LOST = "whether a person confirms the answer is not known any more; finish again"
 _GOES_ON = (State.RUNNING, State.SUSPENDED)
 
 
@@ -50,10 +52,14 @@ class RunApprovals:
     def frame(self, call: LiveCall) -> Frame:
         """Where a call of a run stands that asks."""
         run = self._runs.find(call.judged.run or "", call.uid)
+        return self.frame_of(run, call.judged.decision or f"{run.step}.{run.index}")
+
+    def frame_of(self, run: LiveRun, decision: str) -> Frame:
+        """Where a run stands."""
         budgets = self._runs.ledger.view(run.node)
         return Frame(
             goal_hash(run.spec.goal),
-            call.judged.decision or f"{run.step}.{run.index}",
+            decision,
             run.state_version,
             run.machine.remaining_ns(now_ns()) // 1_000_000,
             {name: view.left for name, view in budgets.items()},
@@ -111,6 +117,13 @@ class RunApprovals:
         if run.machine.state is State.SUSPENDED or not run.approvals:
             self._runs.feed(run, machine.Answered(now_ns()))
 
+    def confirmed(self, approval: LiveApproval) -> None:
+        """The end of a run was confirmed: its other checks follow, or it is done."""
+        run = self._find(approval.checkpoint)
+        if run is not None:
+            run.approvals.discard(approval.id)
+            self._runs.feed(run, machine.Answered(now_ns(), approval.machine.note))
+
     # ------------------------------------------------------------ not approved
 
     def waits_for(self, approval: LiveApproval) -> bool:
@@ -133,6 +146,11 @@ class RunApprovals:
             self._exhausted(run, approval.checkpoint)
         elif (reason := _ends_for(close)) is not None:
             self._runs.stop(run, RunStatus.BLOCKED, reason, close.text)
+        elif approval.checkpoint.confirms:
+            run.approvals.discard(approval.id)
+            rejected = close.state is Decided.REJECTED
+            said = not_confirmed(close.text) if rejected else close.text
+            self._runs.feed(run, machine.CheckEnded(said, now_ns(), ran=rejected))
         else:
             run.approvals.discard(approval.id)
             if not run.approvals:
@@ -151,10 +169,19 @@ class RunApprovals:
         for run in self._runs.going_on():
             if run.stop is None or run.stop.reason is not RunReason.APPROVAL_REQUIRED:
                 continue
-            standing = {one.id for one in self._approvals.book.of_run(run.spec.uid, run.id) if one.pending}
-            run.approvals = standing
-            if not standing:
+            asked, waited_for = self._approvals.book.of_run(run.spec.uid, run.id), run.approvals
+            run.approvals = {one.id for one in asked if one.pending}
+            if run.approvals:
+                continue
+            if run.machine.confirming is None or _is_confirmed(asked, waited_for):
                 self._runs.feed(run, machine.Answered(now_ns()))
+            else:
+                self._runs.feed(run, machine.CheckEnded(_LOST, now_ns(), ran=False))
+
+
+def _is_confirmed(asked: list[LiveApproval], waited_for: set[str]) -> bool:
+    """Whether a person has said yes to the end of a run, in a life that ended before that was done."""
+    return any(one.id in waited_for and one.machine.state is Decided.CONSUMED for one in asked)
 
 
 def _ends_for(close: Close) -> RunReason | None:

@@ -10,7 +10,7 @@ from protocol._runs import RunReason, RunStatus, RunView, StopRecord
 from supervisor.clock import now_ns
 from supervisor.core import run as machine
 from supervisor.core.run import State
-from supervisor.core.run_wishes import MOST_ANSWER, MOST_TEXT, too_long
+from supervisor.core.run_wishes import MOST_ANSWER, MOST_TEXT, refuse_fields, too_long
 from supervisor.live_run import LiveRun
 from supervisor.rounds import WRAPPING_UP, Rounds
 from supervisor.run_views import row_of, view_of
@@ -160,7 +160,7 @@ class RunDesk:
             self._tell_stop(asker, ask.id, run)
             return
         _refuse_more(run)
-        objection = too_long("the answer", ask.answer, MOST_ANSWER)
+        objection = too_long("the answer", ask.answer, MOST_ANSWER) or refuse_fields(ask.fields)
         if objection is not None:
             raise RunRefusal("invalid_arguments", objection)
         asked = (asker, ask.id)
@@ -170,7 +170,7 @@ class RunDesk:
         )
         self._tell_stop(asker, ask.id, run)
         self._rounds.close_step(run)
-        self._runs.feed(run, machine.FinishAsked(ask.answer, now_ns(), ask.plain))
+        self._runs.feed(run, machine.FinishAsked(ask.answer, now_ns(), ask.plain, ask.fields))
 
     def _answer(self, asker: Asker, request: int, run: LiveRun, goes_on: bool) -> None:
         if goes_on:

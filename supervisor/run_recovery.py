@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from protocol._checks import Check
 from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, RunReason, RunStatus
 from supervisor.clock import now_ns, wall_ms
 from supervisor.core import run as machine
 from supervisor.core.budget import Level, Node
+from supervisor.core.evidence import Evidence
 from supervisor.core.profiles import Effective
 from supervisor.core.run import RunMachine, State
 from supervisor.journal import run_rows
@@ -68,7 +70,11 @@ def _revive(runs: Runs, row: run_rows.RunRow) -> None:
 
 
 def _spec(plain: dict[str, Any]) -> RunSpec:
-    values = {**plain, "secret_key": bytes.fromhex(plain["secret_key"]), "checks": tuple(plain["checks"])}
+    values = {
+        **plain,
+        "secret_key": bytes.fromhex(plain["secret_key"]),
+    }
+    values["checks"] = msgspec.convert(plain["checks"], tuple[Check, ...])
     values["agent"] = msgspec.convert(plain.get("agent"), AgentOptions | None)
     return RunSpec(**values)
 
@@ -110,7 +116,8 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     run_machine = runs.machine_of(spec, effective, now + kept["remaining_ns"])
     waits = kept["waits"]
     waited = machine.Waited(RunStatus(waits["status"]), RunReason(waits["reason"]), now, waits["detail"])
-    run_machine.revive(kept["remaining_ns"], waited, kept["refusals"])
+    confirming = msgspec.convert(kept.get("confirming"), machine.Confirming | None)
+    run_machine.revive(kept["remaining_ns"], waited, kept["refusals"], confirming)
     above = None if spec.parent is None else runs.going(spec.parent)
     node = runs.accounts.revive_run(
         spec.id, spec.uid, spec.session, None if above is None else above.node, kept["ledger"]
@@ -123,7 +130,9 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     run.fired.extend(msgspec.convert(kept["fired"], list[FiredDetector]))
     run.partial.extend(kept["partial"])
     run.artefacts.extend(msgspec.convert(kept["artefacts"], list[Artefact]))
-    run.notes = kept.get("notes", "")
+    run.notes, run.refused = kept.get("notes", ""), kept.get("refused")
+    if run.evidence is not None:
+        run.evidence = Evidence(kept["evidence"])
     run.last = msgspec.convert(kept["last"], LastAction | None)
     run.stop = row.stop
     return run

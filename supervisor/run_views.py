@@ -82,6 +82,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         list(run.fired),
         run.stop,
         spec.agent,
+        run.refused,
     )
 
 
@@ -134,6 +135,7 @@ def stop_of(
         words.code_for(effect.reason),
         wall_ms(),
         max(0, len(effects) - EFFECTS_LISTED),
+        fields=effect.fields,
     )
 
 
@@ -208,6 +210,9 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
             "artefacts": list(run.artefacts),
             "last": run.last,
             "notes": run.notes,
+            "refused": run.refused,
+            "confirming": run.machine.confirming,
+            "evidence": None if run.evidence is None else run.evidence.dump(),
         }
     )
     return plain

@@ -81,7 +81,8 @@ class Runs:
         self.tools: Callable[[], list[str]] = list
         self.end_call: Callable[[LiveCall, Status, Reason, str], None]
         self.open_effects: Callable[[str], list[OpenEffect]] = lambda _run: []
-        self.check: Callable[[LiveRun], None]
+        self.check: Callable[[LiveRun, int], None]
+        """Run the completion check of that number."""
         self.on_stop: list[Callable[[LiveRun], None]] = []
         """Who wants to hear that a run has settled."""
         self.refusers: dict[tuple[object, int], Callable[[str, int], None]] = {}
@@ -199,7 +200,7 @@ class Runs:
         wrapup = effective.wrapup
         return RunMachine(
             deadline_ns,
-            bool(spec.checks),
+            len(spec.checks),
             wrapup.ms * NS_PER_MS,
             self.pauses,
             effective.max_refusals,
@@ -340,7 +341,7 @@ class Runs:
                 case machine.EndCalls():
                     self._end_calls(run, effect.reason)
                 case machine.Check():
-                    self.check(run)
+                    self.check(run, effect.number)
                 case machine.RefuseFinish():
                     self._refuse_finish(run, effect)
                 case machine.WrapUp():
@@ -366,6 +367,7 @@ class Runs:
         return list(self._parts.get(run.id, {}).values())
 
     def _refuse_finish(self, run: LiveRun, effect: machine.RefuseFinish) -> None:
+        run.refused = effect.feedback
         self.note(run, EventKind.FINISH_REFUSED, refusals=effect.refusals, text=effect.feedback)
         finishers, run.finishers = run.finishers, []
         for asked in finishers:

@@ -11,6 +11,7 @@ from deadlined.cli._columns import print_columns
 from deadlined.cli._report import print_json
 from deadlined.cli._screen import printable
 from protocol._budgets import DimensionView
+from protocol._checks import say_check
 from protocol._quantities import say_duration
 from protocol._runs import RUN_EXIT, OpenEffect, RunDeadline, RunView, StopRecord
 
@@ -49,6 +50,7 @@ def stop_lines(stop: StopRecord) -> list[str]:
     head = f"{stop.status} ({stop.reason}) at step {stop.step}{phase} · after {_elapsed(stop.deadline)} · {stop.run}"
     lines = [head, stop.text]
     lines += [f"answer: {stop.answer}"] if stop.answer else []
+    lines += [f"{name}: {field.value} ({', '.join(field.evidence) or '-'})" for name, field in stop.fields.items()]
     lines += [f"found: {line}" for line in stop.partial[-_FOUND:]]
     lines += [f"left: {one.path}" for one in stop.artefacts[-_FOUND:]]
     lines += [effect_line(effect) for effect in stop.unresolved_effects]
@@ -107,7 +109,8 @@ def _about(view: RunView) -> list[str]:
     more = "".join(f" · {name} {value}" for name, value in names.items() if value)
     lines = [f"goal: {view.goal}"] if view.goal else []
     lines.append(f"profile {view.profile} · detectors {view.detectors} · tenant {view.tenant}{more}")
-    lines += [f"check: {check}" for check in view.checks]
+    lines += [f"check: {say_check(check)}" for check in view.checks]
+    lines += [f"refused: {view.refused}"] if view.refused else []
     lines += [f"calls in flight: {view.calls_in_flight}"] if view.calls_in_flight else []
     return lines + [f"waits for a decision: {one}" for one in view.approvals if view.stop is None]
 

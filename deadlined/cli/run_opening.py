@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deadlined._errors import RequestRefused
+from deadlined.cli._check_options import check_options, read_checks
 from deadlined.cli._options import Duration, client_options
 from deadlined.cli._report import print_json
 from deadlined.cli._session import complete_runs, open_client
@@ -37,7 +38,7 @@ class Limit(click.ParamType[tuple[str, int | None]]):
     "--deadline", "deadline_ms", type=Duration(), metavar="D", help=f"For the whole run, fixed once: {DURATION_FORM}."
 )
 @click.option("--limit", "limits", type=Limit(), multiple=True, metavar="NAME=N", help="Tighter than the profile's.")
-@click.option("--check", "checks", multiple=True, metavar="CMD", help="Must exit 0 before it may finish.")
+@check_options
 @click.option("--session", metavar="S", help="Runs of one session add up what they use.")
 @click.option("--parent", metavar="R", shell_complete=complete_runs, help="The run whose budget this one is part of.")
 @click.option("--workspace", metavar="D", type=click.Path(readable=False), help="Where its calls and checks run.")
@@ -47,7 +48,10 @@ def open_command(
     profile: str | None,
     deadline_ms: int | None,
     limits: tuple[tuple[str, int | None], ...],
-    checks: tuple[str, ...],
+    commands: tuple[str, ...],
+    files: tuple[str, ...],
+    fields: tuple[str, ...],
+    confirm: str | None,
     session: str | None,
     parent: str | None,
     workspace: str | None,
@@ -67,7 +71,7 @@ def open_command(
                 profile=profile,
                 deadline_ms=deadline_ms,
                 limits=dict(limits),
-                checks=list(checks),
+                checks=read_checks(commands, files, fields, confirm),
                 session=session,
                 parent=parent,
                 workspace=workspace,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import click
+import msgspec
 
 from deadlined.cli._options import client_options
 from deadlined.cli._report import print_json, print_whole
 from deadlined.cli._run_report import budget_line, print_stop, step_line, unless_stopped
 from deadlined.cli._screen import printable
 from deadlined.cli._session import complete_runs, open_client
+from deadlined.cli.call import read_arguments
 from deadlined.runs import Run
+from protocol._checks import FieldValue
 from protocol._client_messages import FinishRefused
 from protocol._runs import RunView
 
@@ -120,18 +123,23 @@ def evidence_command(run: str, name: str, socket_path: str | None, as_json: bool
 @click.command("finish")
 @click.argument("run", shell_complete=complete_runs)
 @click.option("--answer", metavar="T", default="", help="What was found.")
+@click.option(
+    "--fields", metavar="JSON|@FILE|-", help='Single facts of it: {"NAME": {"value": "T", "evidence": ["c_1a2b3c"]}}.'
+)
 @client_options
-def finish_command(run: str, answer: str, socket_path: str | None, as_json: bool) -> int:
+def finish_command(run: str, answer: str, fields: str | None, socket_path: str | None, as_json: bool) -> int:
     """Ask for RUN's end: its checks run now, under what is left of its deadline.
 
-    Exits 0 completed; 75 the checks refuse it, their words are printed and the run goes on; else as the run ended.
+    Exits 0 completed; 75 the checks refuse it, their words are printed and the run goes on; 4 a person must confirm it;
+    else as the run ended.
 
     \b
     Example:
       deadlined run finish r_1a2b3c --answer 'mended in parser.py'
     """
+    facts = _read_fields(fields)
     with open_client(socket_path) as client:
-        end = client.attach_run(run).finish(answer)
+        end = client.attach_run(run).finish(answer, facts)
     if not isinstance(end, FinishRefused):
         return print_stop(end, as_json)
     if as_json:
@@ -140,6 +148,16 @@ def finish_command(run: str, answer: str, socket_path: str | None, as_json: bool
         print_whole(end.feedback)
         click.echo(printable(f"{run} is not done ({end.refusals}. refusal); it goes on"), err=True)
     return NOT_YET
+
+
+def _read_fields(given: str | None) -> dict[str, FieldValue]:
+    text = read_arguments(given)
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, FieldValue])
+    except msgspec.MsgspecError as error:
+        raise click.UsageError(f"--fields does not fit: {error}") from error
 
 
 def _either(reserve: int | None, used: int | None) -> int:

@@ -38,7 +38,10 @@ NO_RUN = Frame()
 
 class Checkpoint(msgspec.Struct, frozen=True):
     """All that is needed to run the call later, and to see that it is still the same one. ``claim``: its delivery
-    key. ``place_id``: what ``cwd`` named. Times are wall clock, milliseconds since 1970."""
+    key. ``place_id``: what ``cwd`` named. Times are wall clock, milliseconds since 1970.
+
+    ``confirms``: it is no call, but the end of its run that a person is asked about; ``arguments`` are what is shown.
+    """
 
     approval: str
     call: str
@@ -63,6 +66,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     min_containment: ContainmentLevel | None = None
     min_isolation: IsolationLevel | None = None
     frame: Frame = NO_RUN
+    confirms: bool = False
 
     def packed(self) -> bytes:
         """As it is stored."""

@@ -9,18 +9,12 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from protocol import InvalidArguments
+from protocol._checks import FieldValue
 from supervisor.core.arguments import parse
 from supervisor.core.model_events import ToolCall, ToolSpec
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 _SHOWN = 400
-
-
-class FieldValue(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A field of an answer, and the names of the evidence that it rests on."""
-
-    value: str
-    evidence: list[str] = []
 
 
 class Finish(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

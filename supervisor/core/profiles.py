@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from protocol._budgets import Dimension, tools_named
+from protocol._checks import Check
 from protocol._contracts import Approval
 from supervisor.core.detector_sets import SETS
 from supervisor.core.periods import Period
@@ -50,13 +51,13 @@ class Recipe(msgspec.Struct, frozen=True):
     wrapup: WrapUp | None = None
     detectors: str | None = None
     max_refusals: int | None = None
-    checks: tuple[str, ...] | None = None
+    checks: tuple[Check, ...] | None = None
     approval: Approval | None = None
 
 
 class Profile(msgspec.Struct, frozen=True):
     """What a type of task gets. ``detectors``: the name of a set. ``max_refusals``: how often an answer may be refused
-    by the ``checks`` (commands that must exit 0) before the run is stuck. ``approval``: in place of what contracts say;
+    by the ``checks`` before the run is stuck. ``approval``: in place of what contracts say;
     None: what they say."""
 
     name: str
@@ -65,7 +66,7 @@ class Profile(msgspec.Struct, frozen=True):
     wrapup: WrapUp = WrapUp()
     detectors: str = DEFAULT
     max_refusals: int = MAX_REFUSALS
-    checks: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     approval: Approval | None = None
 
 
@@ -113,7 +114,7 @@ class Effective(msgspec.Struct, frozen=True):
     wrapup: WrapUp
     detectors: str
     max_refusals: int
-    checks: tuple[str, ...]
+    checks: tuple[Check, ...]
     approval: Approval | None
 
     @property

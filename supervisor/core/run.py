@@ -7,13 +7,15 @@ Rules
 3. The deadline is fixed at the admission. Only a suspension moves it: the remainder is stored, and going on sets it to
    now + remainder. With a clock that runs on nothing moves it at all, and a run that waits may become overdue.
 4. A run that waits for a person is suspended when nothing of it is in flight, and not before.
-5. A finish is taken when nothing is in flight. With checks it is accepted when they pass; refused, the run goes on, at
-   most ``most_refusals`` times, then it is stuck. Checks that could not be run count for nothing.
+5. A finish is taken when nothing is in flight. With checks it is accepted when each has passed, in their order; refused
+   by one, the run goes on, at most ``most_refusals`` times, then it is stuck. One that could not be run counts for
+   nothing. A check that is a person's suspends the run: a yes goes on with the next check, a no refuses.
 6. A budget that is used up leaves room to conclude where the profile holds something back: tools are off, a finish ends
    it with an answer. What is told is that the budget was used up all the same.
 7. The machine is total: an input that means nothing in a state changes nothing.
 
-States: RUNNING → CHECKING → SETTLED; STOPPING (decided, calls still in flight); WRAPPING (rule 6); SUSPENDED.
+States: RUNNING → CHECKING → SETTLED; STOPPING (decided, calls still in flight); WRAPPING (rule 6); SUSPENDED, from
+RUNNING or from CHECKING.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from protocol._checks import FieldValue
 from protocol._deadlines import NEVER_NS
 from protocol._runs import Phase, RunReason, RunStatus
 
@@ -81,16 +84,17 @@ class Answered(msgspec.Struct, gc=False):
     answer: str = ""
 
 
-class FinishAsked(msgspec.Struct, gc=False):
+class FinishAsked(msgspec.Struct):
     """Whoever steers thinks that it is done. ``plain``: it was not asked for, the answer is all that was said."""
 
     answer: str
     now_ns: int
     plain: bool = False
+    fields: dict[str, FieldValue] = {}
 
 
-class ChecksEnded(msgspec.Struct, gc=False):
-    """``feedback`` None: all have passed. ``ran`` False: one could not be run now, which says nothing of the run."""
+class CheckEnded(msgspec.Struct, gc=False):
+    """``feedback`` None: it has passed. ``ran`` False: it could not be run now, which says nothing of the run."""
 
     feedback: str | None
     now_ns: int
@@ -104,7 +108,7 @@ class Overdue(msgspec.Struct, gc=False):
     phase: Phase | None = None
 
 
-Input: TypeAlias = Began | Ended | StopAsked | Waited | Answered | FinishAsked | ChecksEnded | Overdue
+Input: TypeAlias = Began | Ended | StopAsked | Waited | Answered | FinishAsked | CheckEnded | Overdue
 
 # ---------------------------------------------------------------- effects
 
@@ -116,7 +120,9 @@ class EndCalls(msgspec.Struct, gc=False):
 
 
 class Check(msgspec.Struct, gc=False):
-    """Run the completion checks."""
+    """Run the completion check of that number, counted from 0."""
+
+    number: int
 
 
 class RefuseFinish(msgspec.Struct, gc=False):
@@ -132,8 +138,9 @@ class WrapUp(msgspec.Struct, gc=False):
     until_ns: int
 
 
-class Suspend(msgspec.Struct, gc=False):
-    """Nothing happens until somebody answers. ``remaining_ns`` is what it goes on with."""
+class Suspend(msgspec.Struct):
+    """Nothing happens until somebody answers. ``remaining_ns`` is what it goes on with. ``answer``: what a person is to
+    confirm."""
 
     status: RunStatus
     reason: RunReason
@@ -141,6 +148,7 @@ class Suspend(msgspec.Struct, gc=False):
     remaining_ns: int
     phase: Phase | None = None
     answer: str | None = None
+    fields: dict[str, FieldValue] = {}
 
 
 class Resume(msgspec.Struct, gc=False):
@@ -150,7 +158,7 @@ class Resume(msgspec.Struct, gc=False):
     answer: str = ""
 
 
-class Settle(msgspec.Struct, gc=False):
+class Settle(msgspec.Struct):
     """The run is over."""
 
     status: RunStatus
@@ -159,6 +167,7 @@ class Settle(msgspec.Struct, gc=False):
     detail: str
     at_ns: int
     answer: str | None = None
+    fields: dict[str, FieldValue] = {}
 
 
 Effect: TypeAlias = EndCalls | Check | RefuseFinish | WrapUp | Suspend | Resume | Settle
@@ -168,14 +177,24 @@ _STAY: Effects = ()
 _BUSY = "calls of the run are still in flight; wait for them, then finish"
 
 
+class Confirming(msgspec.Struct):
+    """A finish that a person is to confirm, for another life: ``passed`` checks have let it through."""
+
+    answer: str
+    plain: bool
+    fields: dict[str, FieldValue]
+    passed: int
+
+
 class RunMachine:
-    """``wraps_up``: rule 6; ``wrap_up_ns``: the time held back for it inside the deadline (0: it has what is left).
-    ``pauses``: rule 3's clock."""
+    """``checks``: how many. ``wraps_up``: rule 6; ``wrap_up_ns``: the time held back for it inside the deadline (0: it
+    has what is left). ``pauses``: rule 3's clock."""
 
     __slots__ = (
-        "_answer",
-        "_plain",
+        "_confirms",
+        "_passed",
         "_remaining_ns",
+        "_said",
         "_stop",
         "_until_ns",
         "_waits",
@@ -193,7 +212,7 @@ class RunMachine:
     def __init__(
         self,
         deadline_ns: int,
-        checks: bool = False,
+        checks: int = 0,
         wrap_up_ns: int = 0,
         pauses: bool = True,
         most_refusals: int = 3,
@@ -206,8 +225,9 @@ class RunMachine:
         self.in_flight = self.refusals = 0
         self._stop: StopAsked | None = None
         self._waits: Waited | None = None
-        self._answer: str | None = None
-        self._plain = False
+        self._said: FinishAsked | None = None
+        self._passed = 0
+        self._confirms = False
         self._until_ns = self._remaining_ns = 0
 
     def on(self, given: Input) -> Effects:
@@ -223,6 +243,19 @@ class RunMachine:
     def waits_for(self) -> RunReason | None:
         """Why it waits for a person, or will as soon as nothing is in flight."""
         return None if self._waits is None else self._waits.reason
+
+    @property
+    def finish(self) -> FinishAsked | None:
+        """What is asked for or was accepted, while that holds."""
+        return self._said
+
+    @property
+    def confirming(self) -> Confirming | None:
+        """The finish that a person is asked about, while it waits for that."""
+        finish = self._said
+        if not self._confirms or finish is None:
+            return None
+        return Confirming(finish.answer, finish.plain, finish.fields, self._passed)
 
     @property
     def work_until_ns(self) -> int:
@@ -256,9 +289,12 @@ class RunMachine:
             return self._remaining_ns
         return max(0, self.deadline_ns - now_ns)
 
-    def revive(self, remaining_ns: int, waits: Waited, refusals: int) -> None:
+    def revive(self, remaining_ns: int, waits: Waited, refusals: int, confirming: Confirming | None = None) -> None:
         """The machine of a run that was suspended in an earlier life."""
         self.state, self._remaining_ns, self._waits, self.refusals = State.SUSPENDED, remaining_ns, waits, refusals
+        if confirming is not None:
+            self._said = FinishAsked(confirming.answer, waits.now_ns, confirming.plain, confirming.fields)
+            self._passed, self._confirms = confirming.passed, True
 
     # ------------------------------------------------------------ transitions
 
@@ -302,7 +338,7 @@ class RunMachine:
         return self._settle(now_ns)
 
     def _wrapped(self, given: FinishAsked) -> Effects:
-        self._answer = given.answer
+        self._said = given
         return self._settle(given.now_ns)
 
     def _wrap_ended(self, given: Overdue | StopAsked) -> Effects:
@@ -311,8 +347,9 @@ class RunMachine:
     def _settle(self, now_ns: int) -> Effects:
         assert self._stop is not None
         self.state = State.SETTLED
-        stop = self._stop
-        return (Settle(stop.status, stop.reason, stop.phase, stop.detail, now_ns, self._answer),)
+        stop, finish = self._stop, self._said
+        said = (None, {}) if finish is None else (finish.answer, finish.fields)
+        return (Settle(stop.status, stop.reason, stop.phase, stop.detail, now_ns, *said),)
 
     def _wait(self, given: Waited) -> Effects:
         self._waits = self._waits or given
@@ -321,14 +358,35 @@ class RunMachine:
     def _suspend(self, now_ns: int) -> Effects:
         assert self._waits is not None
         self.state, self._remaining_ns = State.SUSPENDED, max(0, self.deadline_ns - now_ns)
-        waits = self._waits
-        return (Suspend(waits.status, waits.reason, waits.detail, self._remaining_ns),)
+        waits, finish = self._waits, self._said
+        said = (None, {}) if finish is None else (finish.answer, finish.fields)
+        phase: Phase | None = "complete" if self._confirms else None
+        return (Suspend(waits.status, waits.reason, waits.detail, self._remaining_ns, phase, *said),)
+
+    def _wait_for_confirmation(self, given: Waited) -> Effects:
+        self._waits, self._confirms = given, True
+        return self._suspend(given.now_ns)
 
     def _go_on(self, given: Answered) -> Effects:
-        self.state, self._waits = State.RUNNING, None
+        resume = self._resume(given.now_ns, given.answer)
+        if not self._confirms:
+            self.state = State.RUNNING
+            return (resume,)
+        self._confirms, self.state = False, State.CHECKING
+        return (resume, *self._checked(CheckEnded(None, given.now_ns)))
+
+    def _not_confirmed(self, given: CheckEnded) -> Effects:
+        if not self._confirms or given.feedback is None:
+            return _STAY  # a yes is a person's answer, and nothing else is
+        resume = self._resume(given.now_ns, given.feedback or "")
+        self._confirms, self.state = False, State.CHECKING
+        return (resume, *self._checked(given))
+
+    def _resume(self, now_ns: int, answer: str) -> Resume:
+        self._waits = None
         if self.pauses:
-            self.deadline_ns = given.now_ns + self._remaining_ns
-        return (Resume(self.deadline_ns, given.answer),)
+            self.deadline_ns = now_ns + self._remaining_ns
+        return Resume(self.deadline_ns, answer)
 
     def _answered_early(self, _given: Answered) -> Effects:
         self._waits = None  # before the last call ended: it was never suspended
@@ -346,23 +404,25 @@ class RunMachine:
     def _finish(self, given: FinishAsked) -> Effects:
         if self.in_flight:
             return (RefuseFinish(_BUSY, self.refusals),)
-        self._answer, self._plain = given.answer, given.plain
+        self._said, self._passed = given, 0
         if self.checks:
             self.state = State.CHECKING
-            return (Check(),)
+            return (Check(0),)
         return self._complete(given.now_ns)
 
     def _complete(self, now_ns: int) -> Effects:
-        reason = RunReason.FINAL_TEXT if self._plain else RunReason.FINISH_ACCEPTED
+        plain = self._said is not None and self._said.plain
+        reason = RunReason.FINAL_TEXT if plain else RunReason.FINISH_ACCEPTED
         self._stop = StopAsked(RunStatus.COMPLETED, reason, now_ns)
         return self._settle(now_ns)
 
-    def _checked(self, given: ChecksEnded) -> Effects:
-        if self.in_flight:  # a check is in flight still: this is not the end of the checks
+    def _checked(self, given: CheckEnded) -> Effects:
+        if self.in_flight:  # it is in flight still: this is not its end
             return _STAY
         if given.feedback is None:
-            return self._complete(given.now_ns)
-        self.state, self._answer = State.RUNNING, None
+            self._passed += 1
+            return (Check(self._passed),) if self._passed < self.checks else self._complete(given.now_ns)
+        self.state, self._said = State.RUNNING, None
         self.refusals += given.ran
         if self.refusals < self.most_refusals:
             return (RefuseFinish(given.feedback, self.refusals),)
@@ -384,15 +444,15 @@ _TABLE: dict[tuple[State, type], Callable[[RunMachine, Any], Effects]] = {
     (State.RUNNING, Waited): _M._wait,
     (State.RUNNING, Answered): _M._answered_early,
     (State.RUNNING, FinishAsked): _M._finish,
-    (State.RUNNING, ChecksEnded): _M._stay,
+    (State.RUNNING, CheckEnded): _M._stay,
     (State.RUNNING, Overdue): _M._overdue,
     (State.CHECKING, Began): _M._begin,
     (State.CHECKING, Ended): _M._end,
     (State.CHECKING, StopAsked): _M._stop_for,
-    (State.CHECKING, Waited): _M._stay,
+    (State.CHECKING, Waited): _M._wait_for_confirmation,
     (State.CHECKING, Answered): _M._stay,
     (State.CHECKING, FinishAsked): _M._refuse_finish,
-    (State.CHECKING, ChecksEnded): _M._checked,
+    (State.CHECKING, CheckEnded): _M._checked,
     (State.CHECKING, Overdue): _M._overdue,
     (State.STOPPING, Began): _M._begin,
     (State.STOPPING, Ended): _M._end,
@@ -400,7 +460,7 @@ _TABLE: dict[tuple[State, type], Callable[[RunMachine, Any], Effects]] = {
     (State.STOPPING, Waited): _M._stay,
     (State.STOPPING, Answered): _M._stay,
     (State.STOPPING, FinishAsked): _M._refuse_finish,
-    (State.STOPPING, ChecksEnded): _M._stay,
+    (State.STOPPING, CheckEnded): _M._stay,
     (State.STOPPING, Overdue): _M._stay,
     (State.WRAPPING, Began): _M._begin,
     (State.WRAPPING, Ended): _M._end,
@@ -408,7 +468,7 @@ _TABLE: dict[tuple[State, type], Callable[[RunMachine, Any], Effects]] = {
     (State.WRAPPING, Waited): _M._stay,
     (State.WRAPPING, Answered): _M._stay,
     (State.WRAPPING, FinishAsked): _M._wrapped,
-    (State.WRAPPING, ChecksEnded): _M._stay,
+    (State.WRAPPING, CheckEnded): _M._stay,
     (State.WRAPPING, Overdue): _M._wrap_ended,
     (State.SUSPENDED, Began): _M._begin,
     (State.SUSPENDED, Ended): _M._end,
@@ -416,10 +476,10 @@ _TABLE: dict[tuple[State, type], Callable[[RunMachine, Any], Effects]] = {
     (State.SUSPENDED, Waited): _M._stay,
     (State.SUSPENDED, Answered): _M._go_on,
     (State.SUSPENDED, FinishAsked): _M._stay,
-    (State.SUSPENDED, ChecksEnded): _M._stay,
+    (State.SUSPENDED, CheckEnded): _M._not_confirmed,
     (State.SUSPENDED, Overdue): _M._overdue_suspended,
     **{
         (State.SETTLED, kind): _M._stay
-        for kind in (Began, Ended, StopAsked, Waited, Answered, FinishAsked, ChecksEnded, Overdue)
+        for kind in (Began, Ended, StopAsked, Waited, Answered, FinishAsked, CheckEnded, Overdue)
     },
 }

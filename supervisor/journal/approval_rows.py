@@ -2,7 +2,8 @@
 
 asking    the checkpoint is on the disk, and nobody has heard of it: a life that finds one makes it void
 pending   the call's result says so; the same commit has both
-consumed  by which call stands in the same commit: `approved` is never on the disk by itself
+consumed  by which call stands in the same commit: `approved` is never on the disk by itself; by none, where what a
+          person has confirmed is the end of a run
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def decided(checkpoint: Checkpoint, decision: Decision) -> tuple[Change, ...]:
     return (Change(_DECIDE, (str(decision.state), decision.version, *said, checkpoint.approval), event),)
 
 
-def consumed(checkpoint: Checkpoint, executed: str, now_ms: int) -> tuple[Change, ...]:
-    """In the same commit as the call that comes of it."""
+def consumed(checkpoint: Checkpoint, executed: str | None, now_ms: int) -> tuple[Change, ...]:
+    """In the same commit as the call that comes of it; None: none does."""
     data = {"approval": checkpoint.approval, "executed": executed}
     return (Change(event=_event(EventKind.APPROVAL_CONSUMED, checkpoint, now_ms, data)),)
 

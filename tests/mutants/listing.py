@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         "an approved call begins before the disk has it",
         _APPROVALS,
-        "        self._journal.append((*changes, *prepared.changes), then, keep=False)\n",
-        "        self._journal.append((*changes, *prepared.changes))\n        then(True)\n",
+        "        self._journal.append(changes, then, keep=False)\n",
+        "        self._journal.append(changes)\n        then(True)\n",
         _APPROVALS_SUITE,
     ),
     Mutant(

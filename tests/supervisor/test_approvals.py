@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -121,8 +122,14 @@ class Runs:
     def frame(self, call: LiveCall) -> Frame:
         return Frame("goal", "1.1", 0, 1_000, {})
 
+    def frame_of(self, run: Any, decision: str) -> Frame:
+        return Frame("goal", decision, 0, 1_000, {})
+
     def asked(self, approval: LiveApproval) -> None:
         self.said.append(("asked", approval.id))
+
+    def confirmed(self, approval: LiveApproval) -> None:
+        self.said.append(("confirmed", approval.machine.note))
 
     def run_of(self, frozen: Checkpoint) -> Any:
         return self
@@ -199,6 +206,13 @@ class World:
         self.approvals.ask(call)
         assert call.approval is not None
         return call.approval
+
+    def confirm(self, arguments: str = '{"answer":"42"}') -> str:
+        """Ask about the end of a run; the name of the question."""
+        run: Any = SimpleNamespace(id="r", step=3, index=1, spec=SimpleNamespace(uid=7))
+        self.approvals.confirm(run, arguments, "is it done?")
+        (pending,) = self.approvals.book.pending()
+        return pending.id
 
     def question(self, judged: Judged, uid: int = 7) -> Asked | None:
         """What is to be asked about a call. (Its fingerprint: its arguments without spaces.)"""
@@ -425,6 +439,73 @@ async def test_a_run_that_ends_while_it_is_written_begins_nothing(world: World) 
     world.disk.answer(durable=True)
     assert (world.calls.begun, world.calls.dropped) == ([], ["c_new"])
     assert world.runs.said[1:] == ["released"]
+
+
+# ------------------------------------------------------------ about the end of a run
+
+
+async def listed(world: World) -> list[Any]:
+    world.approvals.take(world.person, cm.ListApprovals(1))
+    return list(world.person.heard.pop().approvals)
+
+
+@pytest.mark.behaviour("M120")
+async def test_a_person_sees_the_answer_when_it_is_on_the_disk_and_confirms_it_once(world: World) -> None:
+    world.disk.takes = None
+    name = world.confirm()
+    assert (await listed(world), world.runs.said) == ([], [("asked", name)])
+    world.disk.answer(durable=True)
+    (view,) = await listed(world)
+    assert (view.tool, view.call, view.run, view.arguments) == ("finish", "", "r", '{"answer":"42"}')
+    world.disk.takes = None
+    assert await world.decide(name, note="fine") is None
+    assert world.runs.said == [("asked", name)], "nothing is done before the disk has the word"
+    world.disk.answer(durable=True)
+    heard = world.person.heard[-1]
+    assert (heard.call, heard.approval.state, heard.approval.executed) == (None, "consumed", None)
+    assert (await world.decide(name)).approval.state == "consumed"
+    assert world.runs.said == [("asked", name), ("confirmed", "fine")]
+    assert world.calls.begun == []
+
+
+async def test_a_no_to_the_end_of_a_run_answers_for_no_call(world: World) -> None:
+    name = world.confirm()
+    heard = await world.decide(name, "reject", note="look again")
+    assert (heard.approval.state, heard.approval.note) == ("rejected", "look again")
+    assert world.runs.said == [("asked", name), (State.REJECTED, None)]
+    assert world.calls.refusals == []
+
+
+@pytest.mark.parametrize("more", [{"arguments": '{"answer":"43"}'}, {"scope": "tool"}])
+async def test_an_answer_is_confirmed_as_it_is_or_not_at_all(world: World, more: dict[str, Any]) -> None:
+    name = world.confirm()
+    assert code(await world.decide(name, **more)) == "invalid_arguments"
+    assert (world.state(name), world.runs.said) == ("pending", [("asked", name)])
+
+
+async def test_another_policy_takes_no_confirmation_back(world: World) -> None:
+    name = world.confirm()
+    world.policy.version = "another"
+    assert (await world.decide(name)).approval.state == "consumed"
+
+
+async def test_a_confirmation_that_is_written_while_its_run_is_cancelled_begins_nothing(world: World) -> None:
+    name, world.disk.takes = world.confirm(), None
+    await world.decide(name)
+    world.approvals.void_all(7, "r", "its run was cancelled")
+    world.disk.answer(durable=True)
+    assert (world.calls.begun, world.calls.dropped) == ([], [])
+
+
+async def test_a_question_about_an_end_is_there_in_the_next_life_and_answered_there(world: World) -> None:
+    name = world.confirm()
+    (asked,) = [one for one in world.approvals.book.pending() if one.id == name]
+    packed = asked.checkpoint.packed()
+    again = world.made()
+    again.recall([StoredApproval(name, "pending", packed, None, True)])
+    (pending,) = again.book.pending()
+    assert pending.told
+    assert (pending.view().tool, pending.checkpoint.confirms, again.kept("")) == ("finish", True, None)
 
 
 # ------------------------------------------------------------ in the next life

@@ -115,7 +115,7 @@ def test_a_model_has_a_price_for_input_output_and_cached_input() -> None:
         ("[profile.a]\nbase = 'b'", "profile.a.base: there is no profile 'b'"),
         ("[profile.a]\ndetectors = 'b'", "profile.a.detectors: there is no set 'b'; allowed: default, demo"),
         ("[profile.a]\nmax_refusals = -1", "profile.a.max_refusals = -1 is not allowed"),
-        ("[profile.a]\nchecks = ['']", "profile.a.checks[0] = [''] is not allowed"),
+        ("[profile.a]\nchecks = ['']", "profile.a.checks: a check is empty; allowed: a command line"),
         ("[profile.a]\napproval = 'maybe'", "profile.a.approval = 'maybe' is not allowed"),
         ("[tenant.a]\nlimit = {}", "tenant.a.limit is no setting; allowed in tenant.a: limits, period, profiles"),
         ("[tenant.a.limits]\nwall_ms = 5", "tenant.a.limits.wall_ms: only a run has a time; allowed: tenant.a.run_lim"),

@@ -80,7 +80,9 @@ class World:
 
 
 def question(name: str, run: str = "r") -> Any:
-    checkpoint = SimpleNamespace(approval=name, call=f"c_{name}", uid=7, run=run, tool="pay", reason="why")
+    checkpoint = SimpleNamespace(
+        approval=name, call=f"c_{name}", uid=7, run=run, tool="pay", reason="why", confirms=False
+    )
     return SimpleNamespace(id=name, checkpoint=checkpoint, pending=True)
 
 
@@ -204,6 +206,67 @@ def test_a_run_whose_questions_were_all_answered_when_its_daemon_died_goes_on(wo
     world.standing[0].pending = False
     world.bridge.recalled()
     assert (world.machine.state, world.run.approvals) == (RunState.RUNNING, set())
+
+
+def confirmation(world: World, name: str = "a_1", checks: int = 1) -> Any:
+    """A run with checks asks a person to confirm its answer; the question."""
+    world.machine.checks = checks
+    world.feed(world.run, machine.FinishAsked("42", 1))
+    asked = question(name)
+    asked.checkpoint.confirms = True
+    asked.machine = SimpleNamespace(state=State.PENDING, note="")
+    world.bridge.asked(asked)
+    assert world.machine.state is RunState.SUSPENDED
+    return asked
+
+
+@pytest.mark.behaviour("M120")
+def test_a_confirmed_answer_ends_its_run_when_no_check_is_left(world: World) -> None:
+    asked = confirmation(world, checks=2)
+    world.bridge.confirmed(asked)
+    assert (world.effects[-2:], world.machine.state) == (["Resume", "Check"], RunState.CHECKING)
+    assert world.run.approvals == set()
+    world.feed(world.run, machine.CheckEnded(None, 9))
+    assert world.machine.state is RunState.SETTLED
+
+
+@pytest.mark.parametrize(
+    ("close", "refusals"),
+    [(REJECTED, 1), (Close(State.VOID, "it was changed", Obstacle.MISMATCH), 0), (Close(State.VOID, "cancelled"), 0)],
+)
+def test_whatever_else_becomes_of_the_question_is_no_yes(world: World, close: Close, refusals: int) -> None:
+    asked = confirmation(world)
+    world.bridge.closed(asked, close)
+    assert (world.effects[-2:], world.machine.state) == (["Resume", "RefuseFinish"], RunState.RUNNING)
+    assert (world.machine.refusals, world.stops) == (refusals, [])
+
+
+def test_an_answer_that_nobody_confirms_in_time_blocks_its_run(world: World) -> None:
+    asked = confirmation(world)
+    world.bridge.closed(asked, Close(State.EXPIRED, "late"))
+    assert world.stops == [(RunStatus.BLOCKED, RunReason.APPROVAL_EXPIRED)]
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_in_the_next_life_only_a_yes_that_was_written_confirms(world: World, state: State) -> None:
+    asked = confirmation(world)
+    world.run.stop = SimpleNamespace(reason=RunReason.APPROVAL_REQUIRED)
+    asked.pending, asked.machine.state = state is State.PENDING, state
+    world.standing = [asked]
+    world.bridge.recalled()
+    wanted = {State.PENDING: RunState.SUSPENDED, State.CONSUMED: RunState.SETTLED}
+    assert world.machine.state is wanted.get(state, RunState.RUNNING)
+
+
+def test_in_the_next_life_a_question_that_is_lost_confirms_nothing(world: World) -> None:
+    asked = confirmation(world)
+    world.run.stop = SimpleNamespace(reason=RunReason.APPROVAL_REQUIRED)
+    earlier = question("a_0")
+    earlier.pending, earlier.machine = False, SimpleNamespace(state=State.CONSUMED)
+    world.standing = [earlier]
+    world.bridge.recalled()
+    assert (world.machine.state, world.machine.refusals) == (RunState.RUNNING, 0)
+    assert asked.id not in world.run.approvals
 
 
 @pytest.mark.parametrize("state", list(RunState))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol._checks import FieldValue
 from protocol._deadlines import NEVER_NS
 from protocol._runs import RunReason, RunStatus
 from supervisor.core import run as machine
@@ -15,6 +16,7 @@ from supervisor.core.run import RunMachine, State
 
 DEADLINE = 1_000_000
 STOP = machine.StopAsked(RunStatus.STUCK, RunReason.REPEAT_CALL, 10)
+CONFIRMATION = (RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED)
 WAITED = machine.Waited(RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED, 100)
 
 
@@ -83,7 +85,7 @@ def test_the_deadline_names_the_phase_that_it_struck(calls: int, phase: str) -> 
 
 def test_the_deadline_in_a_check_is_of_the_phase_complete_and_ends_the_check() -> None:
     run = RunMachine(DEADLINE, checks=True)
-    assert run.on(machine.FinishAsked("done", 5)) == (machine.Check(),)
+    assert run.on(machine.FinishAsked("done", 5)) == (machine.Check(0),)
     run.on(machine.Began())
     assert run.on(machine.Overdue(DEADLINE)) == (machine.EndCalls(RunReason.TIME_BUDGET),)
     assert settled(run.on(machine.Ended(DEADLINE + 1))).phase == "complete"
@@ -95,7 +97,7 @@ def test_nothing_but_a_suspension_moves_the_deadline() -> None:
     run.on(machine.Began())
     run.on(machine.Ended(5))
     run.on(machine.FinishAsked("", 6))
-    run.on(machine.ChecksEnded("no", 7))
+    run.on(machine.CheckEnded("no", 7))
     assert run.deadline_ns == run.next_timer_ns() == DEADLINE
     run.on(WAITED)
     assert run.next_timer_ns() == NEVER_NS
@@ -155,17 +157,101 @@ def test_a_finish_beside_a_call_is_refused_and_counts_for_nothing() -> None:
 def test_a_finish_is_done_only_when_the_checks_say_so_too() -> None:
     run = RunMachine(DEADLINE, checks=True)
     run.on(machine.FinishAsked("42", 5))
-    assert run.on(machine.ChecksEnded("red", 6)) == (machine.RefuseFinish("red", 1),)
+    assert run.on(machine.CheckEnded("red", 6)) == (machine.RefuseFinish("red", 1),)
     run.on(machine.FinishAsked("43", 7))
-    end = settled(run.on(machine.ChecksEnded(None, 8)))
+    end = settled(run.on(machine.CheckEnded(None, 8)))
     assert (end.status, end.answer) == (RunStatus.COMPLETED, "43")
+
+
+def test_each_check_has_its_turn_and_the_first_that_fails_is_the_answer() -> None:
+    run = RunMachine(DEADLINE, checks=3)
+    assert run.on(machine.FinishAsked("42", 5)) == (machine.Check(0),)
+    assert run.on(machine.CheckEnded(None, 6)) == (machine.Check(1),)
+    assert run.on(machine.CheckEnded("red", 7)) == (machine.RefuseFinish("red", 1),)
+    assert run.on(machine.FinishAsked("43", 8)) == (machine.Check(0),), "it begins anew"
+    run.on(machine.CheckEnded(None, 9))
+    assert run.on(machine.CheckEnded(None, 10)) == (machine.Check(2),)
+    assert settled(run.on(machine.CheckEnded(None, 11))).answer == "43"
+
+
+FIELDS = {"order": FieldValue("4711", ("c_1",))}
+
+
+def confirming(checks: int = 1, passed: int = 0, plain: bool = False) -> RunMachine:
+    """A run whose next check is a person, who is asked."""
+    run = RunMachine(DEADLINE, checks=checks)
+    run.on(machine.FinishAsked("42", 5, plain, FIELDS))
+    for now in range(passed):
+        run.on(machine.CheckEnded(None, now))
+    (suspend,) = run.on(machine.Waited(*CONFIRMATION, 100))
+    assert isinstance(suspend, machine.Suspend)
+    assert (suspend.answer, suspend.fields, suspend.phase) == ("42", FIELDS, "complete")
+    assert run.state is State.SUSPENDED
+    return run
+
+
+@pytest.mark.behaviour("M120")
+def test_a_person_s_yes_goes_on_with_the_next_check_and_the_last_one_completes() -> None:
+    run = confirming(checks=3, passed=1)
+    later = 10 * DEADLINE
+    assert run.on(machine.Answered(later, "fine")) == (
+        machine.Resume(later + DEADLINE - 100, "fine"),
+        machine.Check(2),
+    )
+    end = settled(run.on(machine.CheckEnded(None, later + 1)))
+    assert (end.status, end.reason, end.answer, end.fields) == (
+        RunStatus.COMPLETED,
+        RunReason.FINISH_ACCEPTED,
+        "42",
+        FIELDS,
+    )
+
+
+@pytest.mark.behaviour("M120")
+def test_a_person_s_no_refuses_the_finish_and_the_run_goes_on() -> None:
+    run = confirming(checks=2)
+    assert run.on(machine.CheckEnded(None, 150)) == (), "nothing but a person's answer is a yes"
+    resume, refuse = run.on(machine.CheckEnded("not yet", 200))
+    assert isinstance(resume, machine.Resume)
+    assert refuse == machine.RefuseFinish("not yet", 1)
+    assert (run.state, run.finish, run.confirming) == (State.RUNNING, None, None)
+    assert run.on(machine.FinishAsked("43", 300)) == (machine.Check(0),)
+
+
+def test_the_third_no_of_a_person_is_stuck() -> None:
+    run = RunMachine(DEADLINE, checks=1)
+    for now in (10, 20, 30):
+        run.on(machine.FinishAsked("", now))
+        run.on(machine.Waited(*CONFIRMATION, now))
+        effects = run.on(machine.CheckEnded("no", now))
+    assert settled(effects).status is RunStatus.STUCK
+
+
+def test_a_finish_that_waits_for_a_person_goes_on_in_another_life_as_it_was() -> None:
+    run = confirming(checks=2, passed=1, plain=True)
+    kept = run.confirming
+    assert kept is not None
+    other = RunMachine(5 * DEADLINE, checks=2)
+    other.revive(DEADLINE - 100, machine.Waited(*CONFIRMATION, 7), 2, kept)
+    assert other.confirming == kept
+    end = settled(other.on(machine.Answered(1_000)))
+    assert (end.reason, end.answer, end.fields) == (RunReason.FINAL_TEXT, "42", FIELDS)
+
+
+def test_a_run_that_waits_for_something_else_is_not_finished_by_the_answer() -> None:
+    run = RunMachine(DEADLINE, checks=1)
+    run.on(WAITED)
+    assert run.on(machine.CheckEnded("no", 5)) == ()
+    assert run.on(machine.CheckEnded(None, 5)) == ()
+    run.on(machine.Answered(6))
+    assert run.state is State.RUNNING
 
 
 def test_checks_that_could_not_be_run_count_for_nothing() -> None:
     run = RunMachine(DEADLINE, checks=True)
     for now in range(5, 10):
         run.on(machine.FinishAsked("", now))
-        assert run.on(machine.ChecksEnded("the queue is full", now, ran=False)) == (
+        assert run.on(machine.CheckEnded("the queue is full", now, ran=False)) == (
             machine.RefuseFinish("the queue is full", 0),
         )
 
@@ -174,9 +260,9 @@ def test_a_finish_that_is_refused_three_times_is_stuck() -> None:
     run = RunMachine(DEADLINE, checks=True)
     for now in (5, 6):
         run.on(machine.FinishAsked("", now))
-        run.on(machine.ChecksEnded("red", now))
+        run.on(machine.CheckEnded("red", now))
     run.on(machine.FinishAsked("", 7))
-    assert settled(run.on(machine.ChecksEnded("red", 7))).status is RunStatus.STUCK
+    assert settled(run.on(machine.CheckEnded("red", 7))).status is RunStatus.STUCK
 
 
 @pytest.mark.behaviour("M133")
@@ -216,8 +302,8 @@ INPUTS = [
     lambda: machine.Waited(RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED, 60),
     lambda: machine.Answered(70),
     lambda: machine.FinishAsked("a", 80),
-    lambda: machine.ChecksEnded(None, 90),
-    lambda: machine.ChecksEnded("red", 90),
+    lambda: machine.CheckEnded(None, 90),
+    lambda: machine.CheckEnded("red", 90),
     lambda: machine.Overdue(DEADLINE),
 ]
 

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 
 from protocol._budgets import LimitError
+from protocol._checks import FieldsCheck, FieldValue, FileCheck, PersonCheck
 from protocol._client_messages import OpenRun
 from supervisor.core.run_wishes import (
     ALL_CHECKS,
     MOST_AMOUNT,
+    MOST_ANSWER,
     MOST_CHECKS,
+    MOST_FIELDS,
     MOST_NAME,
     MOST_PATH,
     MOST_TEXT,
     limits_of,
     refuse_check,
+    refuse_fields,
     refuse_opening,
     too_long,
     too_many,
@@ -51,6 +55,19 @@ def test_what_a_client_means_is_taken() -> None:
         ({"checks": ["true", "echo 'open"]}, "is not a command line: No closing quotation"),
         ({"checks": [" "]}, "a check is empty"),
         ({"checks": ["a\0b"]}, "NUL"),
+        ({"checks": [FileCheck("/out", matches="(")]}, "is no regular expression"),
+        ({"checks": [FileCheck("/out", matches="a", exists=True)]}, "wants more than one thing"),
+        ({"checks": [FileCheck("")]}, "has no path"),
+        ({"checks": [FileCheck("/a\0b")]}, "has no path"),
+        ({"checks": [FileCheck("out")]}, "is beneath the workspace, and the run has none"),
+        ({"checks": [FileCheck("/out", equals="x" * (MOST_TEXT + 1))]}, "has 4001 characters"),
+        ({"checks": [FileCheck("/" + "x" * MOST_PATH)]}, "its path has 4097 characters"),
+        ({"checks": [FieldsCheck(())]}, "a check of 0 fields; allowed: 1 to 64"),
+        ({"checks": [FieldsCheck(("a",) * 65)]}, "a check of 65 fields"),
+        ({"checks": [FieldsCheck(("a", " "))]}, "a check of a field without a name"),
+        ({"checks": [FieldsCheck(("x" * (MOST_NAME + 1),))]}, "a field's name has 201 characters"),
+        ({"checks": [PersonCheck("x" * (MOST_TEXT + 1))]}, "a check's question has 4001"),
+        ({"checks": [PersonCheck("x" * MOST_TEXT)] * 5}, "20000 characters together"),
         ({"profile": "p" * (MOST_NAME + 1)}, "profile has 201"),
     ],
 )
@@ -64,6 +81,20 @@ def test_a_run_that_is_part_of_another_is_part_of_its_session() -> None:
         assert refuse_opening(OpenRun(1, session=session), "s", True) is None
     assert "not that of the run" in (refuse_opening(OpenRun(1, session="other"), "s", True) or "")
     assert "not that of the run" in (refuse_opening(OpenRun(1, session="other"), None, True) or "")
+
+
+def test_checks_of_every_form_are_taken() -> None:
+    forms = [FileCheck("out"), FileCheck("out", matches="^a"), FieldsCheck(("a",)), PersonCheck(), "true"]
+    assert refused(checks=forms, workspace="/w") == ""
+    assert refused(checks=[FileCheck("/tmp/out")]) == "", "a root of the tools may be there"
+
+
+def test_the_fields_of_an_answer_are_held_to_their_bounds() -> None:
+    assert refuse_fields({f"f{number}": FieldValue("x", ("c_1",)) for number in range(MOST_FIELDS)}) is None
+    assert "65 fields" in (refuse_fields({f"f{number}": FieldValue("x") for number in range(65)}) or "")
+    assert "together" in (refuse_fields({"f": FieldValue("x" * MOST_ANSWER)}) or "")
+    assert "together" in (refuse_fields({"f": FieldValue("", ("x" * MOST_ANSWER, "y"))}) or "")
+    assert "a field's name" in (refuse_fields({"f" * (MOST_NAME + 1): FieldValue("x")}) or "")
 
 
 def test_a_check_is_a_command_line() -> None:
