@@ -26,8 +26,8 @@ INTEGER_MAX = 2**64 - 1
 _INTEGER_CHARACTERS = 20
 _NAME_SHOWN = 80
 _FENCES = ("```", "~~~")
-_BEGUN = re.compile(r"[-.eE][+-]?$|\\u[0-9a-fA-F]{0,4}$")
-"""A number or an escape that ends early. (A number in a string has a quote behind it.)"""
+_BEGUN = re.compile(r"-|\.|[eE][+-]?|u[0-9a-fA-F]{0,4}")
+"""What a parser cannot read any more of a number or of an escape that ends early."""
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def _ends_early(error: json.JSONDecodeError) -> bool:
     rest = text[error.pos :]
     if not rest or error.msg.startswith("Unterminated string"):
         return True
-    return any(word.startswith(rest) for word in ("true", "false", "null")) or _BEGUN.search(text) is not None
+    return any(word.startswith(rest) for word in ("true", "false", "null")) or _BEGUN.fullmatch(rest) is not None
 
 
 def _without_fence(text: str) -> str:

@@ -31,7 +31,7 @@ class Conversation:
 
     def __init__(self, system: str, earlier: Sequence[Message] = ()) -> None:
         self._system = Message("system", system)
-        self.messages: list[Message] = [_sayable(message) for message in earlier if message.role != "system"]
+        self.messages: list[Message] = [_of_no_step(message) for message in earlier if message.role != "system"]
         self._ids = {call.id for message in self.messages for call in message.calls}
         self._lines: dict[int, str] = {}
         """Of finished steps that are not folded yet, in order: the line that will be left."""
@@ -62,7 +62,7 @@ class Conversation:
 
     def context(self, pins: Pins, last: int = LAST) -> list[Message]:
         """What a model is shown."""
-        return trim([self._system, *self.messages], pins, last)
+        return [_sayable(message) for message in trim([self._system, *self.messages], pins, last)]
 
     def transcript(self, in_flight: Sequence[str] = ()) -> list[Message]:
         """All of it, whole (rule 2). ``in_flight``: ids of calls that were made and have no result."""
@@ -97,10 +97,16 @@ class Conversation:
         return unique
 
 
+def _of_no_step(message: Message) -> Message:
+    """The steps of an earlier run are none of this one, though they have the same numbers."""
+    return msgspec.structs.replace(_sayable(message), step=None)
+
+
 def _sayable(message: Message) -> Message:
-    calls = tuple(ToolCall(_text(call.id), _text(call.name), _text(call.arguments)) for call in message.calls)
-    return msgspec.structs.replace(message, text=_text(message.text), calls=calls)
+    calls = tuple(ToolCall(sayable(call.id), sayable(call.name), sayable(call.arguments)) for call in message.calls)
+    return msgspec.structs.replace(message, text=sayable(message.text), calls=calls)
 
 
-def _text(text: str) -> str:
+def sayable(text: str) -> str:
+    """The text as every reader can take it (rule 1)."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

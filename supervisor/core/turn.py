@@ -36,7 +36,7 @@ from supervisor.core import turn_words as words
 from supervisor.core.arguments import is_cut
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.context import NO_PINS
-from supervisor.core.conversation import Conversation
+from supervisor.core.conversation import Conversation, sayable
 from supervisor.core.host_tools import FINISH, Finish, HostToolError
 from supervisor.core.model_events import Message, Request, ToolCall, Usage
 from supervisor.core.observations import observation
@@ -112,7 +112,7 @@ class TurnMachine:
     # ------------------------------------------------------------ before a decision
 
     def _look(self, *_given: Input) -> Effects:
-        self.state, self._objections = State.LOOKING, 0
+        self.state, self._objections, self._retries = State.LOOKING, 0, 0
         return (words.Look(),)
 
     def _looked(self, given: words.Looked) -> Effects:
@@ -137,9 +137,9 @@ class TurnMachine:
         return (words.Decide(Request(messages, tools, self.terms.max_out), given.until_ns),)
 
     def _objected(self, given: words.Objected) -> Effects:
-        self._objections += 1
         if given.code == "run_busy":
             return self._await_stop()
+        self._objections += 1
         if given.code == "wrapping_up" and self._objections == 1:
             self.state = State.RESERVING
             return (self._reserve(),)
@@ -154,19 +154,20 @@ class TurnMachine:
         if failure is not None:
             return (settle, *self._failed(failure, given.now_ns, given.random_0_1))
         self._retries = 0
+        text = sayable(given.text)
         if self._reserved.wraps_up:
-            self.conversation.decided(given.text, (), self.round)
+            self.conversation.decided(text, (), self.round)
             self.state = State.CHECKING
-            return (settle, words.AskFinish(Finish(given.text), plain=True))
-        self._calls = self.conversation.decided(given.text, given.calls, self.round)
-        return (settle, *self._do(given.text))
+            return (settle, words.AskFinish(Finish(text), plain=True))
+        self._calls = self.conversation.decided(text, given.calls, self.round)
+        return (settle, *self._do(text))
 
     def _decide_failed(self, given: words.DecideFailed) -> Effects:
         assert self._reserved is not None
         usage = given.usage or (Usage(0, 0) if costs_nothing(given.failure) else None)
         settle = words.SettleModel(self._reserved.reservation, usage)
         if self._reserved.wraps_up:
-            return (settle, *self._give_up(give_up_reason(given.failure), given.failure.message))
+            return (settle, *self._give_up(give_up_reason(given.failure), _said(given.failure)))
         return (settle, *self._failed(given.failure, given.now_ns, given.random_0_1))
 
     def _expired(self, _given: words.Expired) -> Effects:
@@ -181,11 +182,11 @@ class TurnMachine:
         answer = try_again(failure, self._retries, random_0_1, now_ns, until_ns, self.terms.retry)
         if not isinstance(answer, Delay):
             why = "" if answer is None else f" ({answer.why})"
-            return self._give_up(give_up_reason(failure), f"{failure.kind}: {failure.message}{why}")
+            return self._give_up(give_up_reason(failure), f"{_said(failure)}{why}")
         self._retries += 1
         self.state = State.BACKOFF
         delay_ms = max(0, answer.until_ns - now_ns) // 1_000_000
-        return (words.Backoff(answer.until_ns, delay_ms, f"{failure.kind}: {failure.message}"),)
+        return (words.Backoff(answer.until_ns, delay_ms, _said(failure)),)
 
     def _woken(self, _given: words.Woken) -> Effects:
         self.state = State.RESERVING
@@ -304,6 +305,8 @@ class TurnMachine:
         return (words.AwaitResumption(),)
 
     def _end(self, stop: StopRecord) -> None:
+        if self.state is not State.CALLING:
+            self._proposed = ()  # they waited for a person, and that is known of them
         self.state = State.SETTLED
         if self._finish_call is not None and stop.status is RunStatus.COMPLETED:
             self._texts[self._finish_call.id] = "[accepted]"
@@ -364,6 +367,10 @@ class TurnMachine:
         self._asked = msgspec.convert(kept["asked"], ToolCall | None)
         self._finish_call = msgspec.convert(kept["finish"], ToolCall | None)
         self.state = State.SUSPENDED
+
+
+def _said(failure: ProviderFailure) -> str:
+    return sayable(f"{failure.kind}: {failure.message}")
 
 
 def _failure_in(given: words.Decided) -> ProviderFailure | None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import InvalidArguments
-from supervisor.core.arguments import INTEGER_MAX, INTEGER_MIN, parse
+from supervisor.core.arguments import INTEGER_MAX, INTEGER_MIN, is_cut, parse
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTEGERS = st.integers(INTEGER_MIN, INTEGER_MAX)
@@ -44,6 +44,33 @@ def test_cut_text_is_never_completed(values: dict[str, object], data: st.DataObj
     text = json.dumps(values)
     with pytest.raises(InvalidArguments):
         parse(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@pytest.mark.case("B118")
+@pytest.mark.case("B119")
+@pytest.mark.behaviour("M093")
+@given(
+    st.dictionaries(TEXTS, JSON, min_size=1, max_size=5),
+    st.booleans(),
+    st.sampled_from([None, 1]),
+    st.sampled_from(["{}", "```json\n{}\n```", "~~~\n{}\n~~~", "  {}"]),
+)
+def test_every_beginning_of_arguments_is_cut_and_the_whole_is_not(
+    values: dict[str, object], ascii_only: bool, indent: int | None, around: str
+) -> None:
+    text = json.dumps(values, ensure_ascii=ascii_only, indent=indent)
+    text = around.replace("{}", text)
+    assert not is_cut(text)
+    first = text.index("{") + 1
+    assert [end for end in range(first, len(text)) if not is_cut(text[:end])] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "{}", "nonsense", '{"a": 1}}', "{'a': 1}", "I will do it.", '{"a": tru1}', "[]", "7", '{"a": 1, "a": 2}'],
+)
+def test_what_is_wrong_and_whole_is_not_cut(text: str) -> None:
+    assert not is_cut(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,506 @@
+"""The machine of a loop, rule by rule: what is asked of the daemon, what is done of a turn, what a model is told."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from protocol._outcomes import ErrorClass, ErrorInfo, Status
+from protocol._runs import RunReason, RunStatus
+from supervisor.core import turn_words as words
+from supervisor.core.briefing import WRAP_UP, briefing
+from supervisor.core.context import Pins
+from supervisor.core.model_events import Usage
+from supervisor.core.provider_failures import FailureKind, ProviderFailure
+from supervisor.core.retry import DEMO, RetrySettings
+from supervisor.core.turn import State
+from tests.supervisor.core.turning import ASKS, DONE, NOW, UNTIL, Loop, call, result, stop
+
+LIMITED = ProviderFailure(FailureKind.HTTP_STATUS, 429, "slow down")
+
+
+def failed(failure: ProviderFailure = LIMITED, usage: Usage | None = None, now_ns: int = NOW) -> words.DecideFailed:
+    return words.DecideFailed(failure, usage, now_ns)
+
+
+# ---------------------------------------------------------------- rule 1
+
+
+@pytest.mark.behaviour("M082")
+@pytest.mark.behaviour("M144")
+def test_a_model_is_asked_when_its_call_is_paid_for_and_not_before():
+    loop = Loop()
+    loop.on(words.Begun())
+    assert loop.wants() == ["Look"]
+    loop.on(words.Looked(Pins("mend it")))
+    assert loop.wants() == ["Keep", "Reserve"]
+    reserve = loop.wanted(words.Reserve)
+    assert (reserve.begins, reserve.max_out) == (True, 4_096)
+    loop.on(words.Reserved(1, UNTIL))
+    decide = loop.wanted(words.Decide)
+    assert decide.until_ns == UNTIL
+    assert decide.request.messages[0].text == "Be careful."
+    assert [tool.name for tool in decide.request.tools] == ["look", "pay", "finish", "ask_user"]
+
+
+def test_what_is_set_aside_for_a_turn_is_no_less_than_what_is_sent():
+    loop = Loop()
+    loop.acts(call("look", path="x" * 30_000), results=[result()])
+    loop.on(words.Looked(Pins("mend it")))
+    assert loop.wanted(words.Reserve).max_in > 10_000
+
+
+CUT = '{"path": "/etc/pass'
+
+
+@pytest.mark.case("B118")
+@pytest.mark.case("B125")
+@pytest.mark.behaviour("M093")
+@pytest.mark.parametrize("word", ["tools", "end", "length", "other"])
+def test_a_turn_with_arguments_cut_off_is_thrown_away_whatever_the_finish_word_says(word):
+    loop = Loop()
+    loop.says(call("pay", n=1), words_cut(), text="I pay", stop=word)
+    assert loop.wants() == ["SettleModel", "Backoff"]
+    assert not any(isinstance(effect, words.Act) for effect in loop.all)
+    assert all(message.role == "user" for message in loop.machine.transcript())
+
+
+def words_cut():
+    return msgspec.structs.replace(call("pay"), arguments=CUT)
+
+
+@pytest.mark.behaviour("M089")
+def test_a_turn_that_is_thrown_away_is_replaced_by_the_next_one_and_nothing_of_it_is_sent_back():
+    loop = Loop()
+    loop.says(text="half of a th", stop="length")
+    loop.on(words.Woken())
+    decide = loop.paid()
+    assert not [message for message in decide.request.messages if message.role == "assistant"]
+    loop.on(words.Decided("the whole thought", (), "end", None, NOW))
+    assert [one.text for one in loop.machine.transcript() if one.role == "assistant"] == ["the whole thought"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "reason"),
+    [("no", "content_policy", "content_policy"), ("", "end", "transient_exhausted"), (" \n", "tools", None)],
+)
+def test_a_turn_that_says_nothing_or_may_not_be_said_does_not_count(text, word, reason):
+    loop = Loop(retry=RetrySettings(retries=0))
+    loop.says(text=text, stop=word)
+    assert loop.wanted(words.GiveUp).reason == (reason or "transient_exhausted")
+    assert loop.machine.round == 1
+
+
+# ---------------------------------------------------------------- rule 2
+
+
+@pytest.mark.behaviour("M043")
+@pytest.mark.behaviour("M166")
+def test_what_failed_in_passing_is_asked_again_each_time_paid_for_and_twice_at_most():
+    loop = Loop()
+    loop.paid()
+    for attempt in (1, 2):
+        loop.on(failed())
+        assert loop.wants() == ["SettleModel", "Backoff"]
+        assert loop.wanted(words.SettleModel).reservation == attempt
+        loop.on(words.Woken())
+        assert loop.wants() == ["Reserve"]
+        assert loop.wanted(words.Reserve).begins is False, "it is no round of its own"
+        loop.paid()
+    loop.on(failed())
+    assert loop.wants() == ["SettleModel", "GiveUp"]
+    give_up = loop.wanted(words.GiveUp)
+    assert (give_up.reason, "attempts_spent" in give_up.detail) == ("transient_exhausted", True)
+    assert loop.machine.round == 1
+
+
+@pytest.mark.behaviour("M167")
+def test_two_refusals_for_the_rate_and_the_third_attempt_counts():
+    loop = Loop(retry=DEMO)
+    loop.paid()
+    waits = []
+    for _ in range(2):
+        loop.on(failed())
+        waits.append(loop.wanted(words.Backoff).delay_ms)
+        loop.on(words.Woken())
+        loop.paid()
+    assert waits == [500, 1_000]
+    loop.on(words.Decided("done", (), "end", None, NOW))
+    assert loop.wanted(words.AskFinish).finish.answer == "done"
+
+
+def test_a_turn_that_counts_gives_all_attempts_back():
+    loop = Loop()
+    loop.paid()
+    loop.on(failed())
+    loop.on(words.Woken())
+    loop.acts(call("look"), results=[result()])
+    loop.paid()
+    for _ in range(2):
+        loop.on(failed())
+        assert loop.wants() == ["SettleModel", "Backoff"]
+        loop.on(words.Woken())
+        loop.paid()
+
+
+@pytest.mark.behaviour("M112")
+@pytest.mark.behaviour("M083")
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (ProviderFailure(FailureKind.HTTP_STATUS, 401), "auth"),
+        (ProviderFailure(FailureKind.HTTP_STATUS, 400), "permanent"),
+        (ProviderFailure(FailureKind.CONTENT_POLICY), "content_policy"),
+        (ProviderFailure(FailureKind.QUOTA_SPENT, 429), "permanent"),
+        (ProviderFailure(FailureKind.OTHER, message="KeyError: 'choices' 503"), "permanent"),
+    ],
+)
+def test_what_does_not_pass_is_not_asked_again(failure, reason):
+    loop = Loop()
+    loop.paid()
+    loop.on(failed(failure))
+    assert loop.wanted(words.GiveUp).reason == reason
+
+
+@pytest.mark.case("B107")
+@pytest.mark.case("B124")
+@pytest.mark.behaviour("M088")
+def test_no_attempt_begins_that_cannot_end_before_the_deadline():
+    loop = Loop()
+    loop.paid()
+    loop.on(failed(now_ns=UNTIL - 100_000_000))
+    assert loop.wants() == ["SettleModel", "GiveUp"]
+    assert "no_time_left" in loop.wanted(words.GiveUp).detail
+    patient = Loop()
+    patient.paid()
+    patient.on(failed(ProviderFailure(FailureKind.HTTP_STATUS, 429, "", not_before_ns=UNTIL + 1)))
+    assert "asked_to_wait_too_long" in patient.wanted(words.GiveUp).detail
+
+
+@pytest.mark.case("B124")
+def test_who_is_asked_to_wait_waits_at_least_so_long():
+    loop = Loop()
+    loop.paid()
+    loop.on(failed(ProviderFailure(FailureKind.HTTP_STATUS, 429, "", not_before_ns=NOW + 20_000_000_000)))
+    assert loop.wanted(words.Backoff).until_ns == NOW + 20_000_000_000
+
+
+@pytest.mark.case("B127")
+def test_attempts_of_many_loops_that_failed_at_once_are_spread():
+    waits = set()
+    for random_0_1 in (0.0, 0.25, 0.5, 0.75, 0.999):
+        loop = Loop()
+        loop.paid()
+        loop.on(words.DecideFailed(LIMITED, None, NOW, random_0_1))
+        waits.add(loop.wanted(words.Backoff).until_ns)
+    assert len(waits) == 5
+
+
+@pytest.mark.behaviour("M168")
+def test_a_turn_is_settled_by_what_it_used_and_one_that_never_began_costs_nothing():
+    for given, usage in (
+        (words.Decided("x", (), "end", Usage(10, 2), NOW), Usage(10, 2)),
+        (words.Decided("x", (), "end", None, NOW), None),
+        (failed(), Usage(0, 0)),
+        (failed(ProviderFailure(FailureKind.CUT_STREAM)), None),
+        (failed(ProviderFailure(FailureKind.CUT_STREAM), Usage(7, 1)), Usage(7, 1)),
+        (words.Expired(), None),
+    ):
+        loop = Loop()
+        loop.paid()
+        loop.on(given)
+        assert loop.wanted(words.SettleModel).usage == usage
+
+
+# ---------------------------------------------------------------- rules 3 and 4
+
+
+@pytest.mark.behaviour("M137")
+def test_finish_is_asked_for_with_its_answer_and_what_rests_on_it():
+    loop = Loop()
+    loop.says(call("finish", answer="it is 7", fields={"n": {"value": "7", "evidence": ["c_1"]}}))
+    assert loop.wants() == ["SettleModel", "Keep", "AskFinish"]
+    asked = loop.wanted(words.AskFinish)
+    assert (asked.finish.answer, asked.plain) == ("it is 7", False)
+    assert asked.finish.fields["n"].evidence == ["c_1"]
+    loop.on(words.RunStopped(DONE))
+    assert loop.machine.state is State.SETTLED
+    assert loop.told() == ["[accepted]"]
+    loop.transcript_is_whole()
+
+
+@pytest.mark.parametrize("own", [call("finish", answer="done"), call("ask_user", question="which?")])
+def test_what_must_stand_alone_is_refused_beside_others_and_they_are_made(own):
+    loop = Loop()
+    loop.says(call("look", n=1), own)
+    act = loop.wanted(words.Act)
+    assert [one.call.name for one in act.declined] == [own.name]
+    assert [one.call.name for one in act.proposed] == ["look"]
+    loop.on(words.Acted((result(),)))
+    assert len(loop.told()) == 2
+    assert "must stand alone" in loop.told()[1]
+
+
+@pytest.mark.behaviour("M139")
+def test_a_malformed_finish_is_refused_with_what_it_takes_and_counted_by_the_daemon():
+    loop = Loop()
+    loop.says(call("finish", answr="typo"))
+    (declined,) = loop.wanted(words.Act).declined
+    assert "finish takes answer" in declined.text
+    assert "answr" in declined.text
+    loop.on(words.Acted(()))
+    assert "answr" in loop.told()[0]
+
+
+def test_text_alone_is_an_answer_and_takes_the_same_way():
+    loop = Loop()
+    loop.says(text="it is done", stop="end")
+    asked = loop.wanted(words.AskFinish)
+    assert (asked.finish.answer, asked.plain) == ("it is done", True)
+    loop.on(words.FinishRefused("the tests are red"))
+    assert loop.wants() == ["Look"]
+    decide = loop.paid()
+    said = [message.text for message in decide.request.messages if message.role == "user" and not message.pinned]
+    assert said[-1] == "[host] The task is not finished. The check says:\nthe tests are red"
+
+
+@pytest.mark.behaviour("M029")
+def test_a_refused_finish_is_told_to_the_model_as_its_calls_result():
+    loop = Loop()
+    loop.says(call("finish", answer="done"))
+    loop.on(words.FinishRefused("the tests are red"))
+    assert loop.told() == ["The task is not finished. The check says:\nthe tests are red"]
+    loop.paid()
+
+
+# ---------------------------------------------------------------- rule 5
+
+
+@pytest.mark.behaviour("M085")
+@pytest.mark.behaviour("M074")
+def test_each_call_of_a_turn_has_a_key_of_its_own_and_says_what_decided_it():
+    loop = Loop()
+    keys = set()
+    for round_ in (1, 2):
+        loop.says(call("look", n=1), call("look", n=1), call("pay", n=1))
+        proposed = loop.wanted(words.Act).proposed
+        assert {one.decision for one in proposed} == {f"d_{round_}"}
+        keys |= {one.key for one in proposed}
+        loop.on(words.Acted((result(), result(), result("pay"))))
+    assert len(keys) == 6
+
+
+@pytest.mark.case("B128")
+@pytest.mark.behaviour("M029")
+def test_results_are_told_in_the_order_of_the_calls_each_with_its_id_and_a_reason():
+    loop = Loop()
+    strange = result("pay", Status.CRASHED, "", error=ErrorInfo(ErrorClass.WORKER_LOST, "", ""))
+    loop.acts(call("look", "a"), call("pay", "b"), call("look", "c"), results=[result(), strange, result(name="c_3")])
+    messages = [message for message in loop.machine.conversation.messages if message.role == "tool"]
+    assert [message.answers for message in messages] == ["a", "b", "c"]
+    assert ["pay" in message.text and "crashed" in message.text for message in messages] == [False, True, False]
+    decide = loop.paid()
+    assert decide.request.messages[-2].text == messages[-1].text, "the next decision reads them"
+
+
+@pytest.mark.behaviour("M135")
+def test_a_result_says_which_call_it_is_and_what_was_tried():
+    loop = Loop()
+    for number in (1, 2):
+        loop.acts(call("look", n=number), results=[result(status=Status.NO_RESULT)])
+    first, second = "call 2 of this run, call 2 of look", '{"n": 1} → no_result'
+    assert first in loop.told()[0]
+    assert second in loop.told()[0]
+    assert "will say the same" in loop.told()[0]
+
+
+@pytest.mark.behaviour("M086")
+def test_a_call_that_waited_for_a_person_is_made_again_under_its_key_without_asking_the_model():
+    loop = Loop()
+    loop.says(call("look"), call("pay", n=7))
+    asked = loop.wanted(words.Act).proposed
+    loop.on(words.Acted((result(), result("pay", Status.WAITING_FOR_APPROVAL, "c_2"))))
+    assert loop.machine.state is State.SUSPENDED
+    assert loop.wanted(words.AwaitResumption).known == ("c_1", "c_2")
+    loop.on(words.Resumed(""))
+    assert loop.wants() == ["Keep", "Act"]
+    assert loop.wanted(words.Act).proposed == asked[1:], "the same bytes, under the same key"
+    loop.on(words.Acted((result("pay", name="c_2"),)))
+    assert ["pay c_2: ok" in text for text in loop.told()] == [False, True]
+    assert loop.wants() == ["Look"]
+
+
+# ---------------------------------------------------------------- rule 6
+
+
+@pytest.mark.behaviour("M012")
+@pytest.mark.behaviour("M133")
+def test_a_budget_that_is_used_up_leaves_a_last_word_without_tools():
+    loop = Loop()
+    decide = loop.paid(wraps_up=True)
+    assert decide.request.tools == ()
+    assert decide.request.messages[-1].text == WRAP_UP
+    loop.on(words.Decided("this is known", (call("pay"),), "tools", None, NOW))
+    assert loop.wants() == ["SettleModel", "AskFinish"], "a call in it is not made"
+    assert loop.wanted(words.AskFinish).finish.answer == "this is known"
+    loop.transcript_is_whole()
+
+
+def test_time_that_is_up_while_the_model_thinks_leaves_what_comes_to_the_run():
+    loop = Loop()
+    loop.paid()
+    loop.on(words.Expired())
+    assert loop.wants() == ["SettleModel", "Reserve"]
+    loop.on(words.RunStopped(stop(reason=RunReason.TIME_BUDGET)))
+    assert loop.machine.state is State.SETTLED
+    assert loop.last == ()
+
+
+@pytest.mark.behaviour("M106")
+def test_a_last_word_that_fails_is_not_tried_again_and_a_budget_is_no_models_business():
+    loop = Loop()
+    loop.paid(wraps_up=True)
+    loop.on(failed())
+    assert loop.wants() == ["SettleModel", "GiveUp"]
+    other = Loop()
+    other.acts(call("look"), results=[result(status=Status.NOT_EXECUTED)])
+    other.on(words.Looked(Pins("mend it")))
+    other.on(words.RunStopped(stop()))
+    assert other.last == (), "nothing of it goes to a model"
+
+
+def test_a_round_that_is_refused_for_the_wrap_up_is_asked_for_once_more_and_not_for_ever():
+    loop = Loop()
+    loop.on(words.Begun())
+    loop.on(words.Looked(Pins("mend it")))
+    for wanted in (["Reserve"], ["GiveUp"]):
+        loop.on(words.Objected("wrapping_up", "conclude"))
+        assert loop.wants() == wanted
+
+
+def test_a_run_that_is_busy_ending_its_calls_is_waited_for():
+    loop = Loop()
+    loop.on(words.Begun())
+    loop.on(words.Looked(Pins("mend it")))
+    for _ in range(3):
+        loop.on(words.Objected("run_busy", "it is stopping"))
+        assert loop.wants() == ["AwaitStop"]
+        loop.on(words.Woken())
+        assert loop.wants() == ["Reserve"]
+    loop.on(words.Objected("wrapping_up", "conclude"))
+    assert loop.wants() == ["Reserve"], "and its last word is asked for all the same"
+
+
+# ---------------------------------------------------------------- rule 7
+
+
+@pytest.mark.behaviour("M123")
+def test_a_question_waits_for_its_answer_which_is_its_result():
+    loop = Loop()
+    loop.says(call("ask_user", question="Which tenant?"))
+    assert loop.wants() == ["SettleModel", "Keep", "AskPerson"]
+    assert loop.wanted(words.AskPerson).question == "Which tenant?"
+    loop.on(words.RunStopped(ASKS))
+    assert (loop.machine.state, loop.wants()) == (State.SUSPENDED, ["AwaitResumption"])
+    loop.on(words.Resumed("acme"))
+    assert loop.told() == ["[a person answers] acme"]
+    assert loop.wants() == ["Look"]
+
+
+def test_a_question_that_cannot_be_asked_is_told_so():
+    loop = Loop()
+    loop.says(call("ask_user", question="Which tenant?"))
+    loop.on(words.Objected("wrapping_up", "conclude"))
+    assert loop.told() == ["[nobody was asked] conclude"]
+
+
+@pytest.mark.behaviour("M119")
+def test_an_answer_to_a_run_that_got_nowhere_is_a_message():
+    loop = Loop()
+    loop.acts(call("look"), results=[result()])
+    loop.on(words.Looked(Pins("mend it")))
+    loop.on(words.RunStopped(stop(RunStatus.NEEDS_INPUT, RunReason.NO_NEW_EVIDENCE, suspended=True)))
+    loop.on(words.Resumed("look in the archive"))
+    assert "A person answers: look in the archive" in [message.text for message in loop.paid().request.messages]
+
+
+@pytest.mark.behaviour("M094")
+def test_a_run_that_ends_while_a_call_waits_for_a_person_says_that_the_call_was_not_made():
+    loop = Loop()
+    loop.says(call("pay", n=7))
+    loop.on(words.Acted((result("pay", Status.WAITING_FOR_APPROVAL),)))
+    loop.on(words.RunStopped(stop(RunStatus.CANCELLED, RunReason.CLIENT)))
+    (answer,) = [message.text for message in loop.machine.transcript() if message.role == "tool"]
+    assert "not executed" in answer
+    assert "unknown" not in answer
+
+
+@pytest.mark.case("B092")
+def test_a_run_that_ends_in_the_middle_of_a_call_says_that_its_outcome_is_unknown():
+    loop = Loop()
+    loop.says(call("look", n=1), call("pay", n=7))
+    for _ in range(2):
+        loop.transcript_is_whole()
+        answers = [message.text for message in loop.machine.transcript() if message.role == "tool"]
+        assert ["unknown" in answer for answer in answers] == [True, True]
+        loop.on(words.RunStopped(stop(RunStatus.CANCELLED, RunReason.CLIENT)))
+
+
+# ---------------------------------------------------------------- rule 8
+
+
+@pytest.mark.behaviour("M125")
+def test_what_was_kept_before_a_call_is_enough_to_go_on_in_another_life():
+    loop = Loop()
+    loop.acts(call("look", n=1), results=[result(name="c_1")])
+    loop.says(call("look", n=2), call("finish", answer="x"), call("pay", n=7))
+    keep = loop.last.index(loop.wanted(words.Keep))
+    assert keep < loop.last.index(loop.wanted(words.Act))
+    again = Loop()
+    again.machine.load(loop.machine.dump())
+    assert again.machine.state is State.SUSPENDED
+    again.on(words.Resumed(""))
+    assert again.wanted(words.Act).proposed == loop.wanted(words.Act).proposed
+    for one in (loop, again):
+        one.on(words.Acted((result(name="c_2"), result("pay", name="c_3"))))
+    assert again.machine.transcript() == loop.machine.transcript()
+    assert again.machine.dump() == loop.machine.dump()
+    assert "call 3 of this run, call 1 of pay" in again.told()[2]
+
+
+@pytest.mark.parametrize(("asked", "key"), [("ask_user", "question"), ("finish", "answer")])
+def test_what_was_kept_before_a_question_or_an_end_is_enough_too(asked, key):
+    loop = Loop()
+    loop.says(call(asked, **{key: "which?"}))
+    again = Loop()
+    again.machine.load(loop.machine.dump())
+    again.on(words.Resumed("that one"))
+    assert "that one" in again.told()[0]
+
+
+# ---------------------------------------------------------------- rule 9
+
+
+@pytest.mark.case("B049")
+def test_half_a_character_becomes_a_replacement_wherever_it_comes_from():
+    loop = Loop()
+    loop.says(text="half \ud800 of it", stop="end")
+    asked = loop.wanted(words.AskFinish)
+    msgspec.json.encode(asked)
+    assert asked.finish.answer == "half ? of it"
+    last = Loop()
+    last.paid(wraps_up=True)
+    last.on(words.Decided("\udc00", (), "end", None, NOW))
+    msgspec.json.encode(last.last)
+    broken = Loop()
+    broken.paid()
+    broken.on(failed(ProviderFailure(FailureKind.OTHER, message="said \ud800")))
+    msgspec.json.encode(broken.last)
+
+
+@pytest.mark.behaviour("M136")
+def test_the_first_words_say_when_to_stop_and_nothing_of_them_is_a_bound():
+    said = briefing("Write short answers.")
+    for rule in ("call `finish`", "Do not make a call again", "ask_user", "you cannot do it"):
+        assert rule in said
+    assert said.endswith("Write short answers.\n")
