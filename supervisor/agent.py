@@ -141,7 +141,7 @@ class Agent:
     def _last_word(self, effect: words.AskFinish | words.AskPerson | words.GiveUp) -> cm.Request:
         match effect:
             case words.AskFinish():
-                return cm.FinishRun(0, self.run, effect.finish.answer, effect.plain)
+                return cm.FinishRun(0, self.run, effect.finish.answer, effect.plain, effect.finish.fields)
             case words.AskPerson():
                 return cm.AskPerson(0, self.run, effect.question[:MOST_TEXT])
             case words.GiveUp():
