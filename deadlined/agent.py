@@ -20,7 +20,7 @@ from protocol import _client_messages as cm
 from protocol._runs import StopRecord
 from supervisor.agent import Agent, Answer
 from supervisor.core import turn_words as words
-from supervisor.core.briefing import briefing
+from supervisor.core.briefing import briefing, done_when
 from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
 from supervisor.core.model_events import Gateway, Message, Request, ToolCall
@@ -104,7 +104,7 @@ async def steer(
         conversation.said_by_user(task)
         own = own_tools(task, await client.tools(), plan)
         machine = TurnMachine(conversation, own, terms or words.Terms())
-        pinned = Pins(task, tuple(constraints))
+        pinned = Pins(task, (*constraints, *done_when((await run.view()).checks)))
         run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
         return Outcome(run.stop, machine.transcript())
 

@@ -19,7 +19,7 @@ from protocol._outcomes import CallResult
 from protocol._runs import AgentOptions, RunReason, RunStatus
 from supervisor.agent import Agent, Answer, LostRunError
 from supervisor.config_agent import AgentSettings
-from supervisor.core.briefing import briefing
+from supervisor.core.briefing import briefing, done_when
 from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
 from supervisor.core.model_events import Gateway, ToolSpec
@@ -122,7 +122,8 @@ class Hosting:
 
     def _pins(self, run: LiveRun) -> Pins:
         assert run.spec.agent is not None
-        return Pins(run.spec.goal, tuple(run.spec.agent.constraints), self._policies)
+        constraints = (*run.spec.agent.constraints, *done_when(run.spec.checks))
+        return Pins(run.spec.goal, constraints, self._policies)
 
 
 class InnerLine:

@@ -4,6 +4,10 @@ it says. The bounds themselves are the daemon's; nothing here enforces anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from protocol._checks import Check, say_check
+
 _STANDING = """\
 You work on one task with the tools that you are given. A host runs them, counts everything, and ends what takes too
 long.
@@ -27,3 +31,13 @@ WRAP_UP = (
 def briefing(extra: str = "") -> str:
     """The system's words. ``extra``: of whoever set the agent up."""
     return _STANDING + (f"\n{extra.strip()}\n" if extra.strip() else "")
+
+
+def done_when(checks: Iterable[Check]) -> tuple[str, ...]:
+    """What will be checked when the end is asked for, a line each: nobody has to find that out by being refused."""
+    return tuple(map(_said, checks))
+
+
+def _said(check: Check) -> str:
+    what = f"this command exits 0: {check}" if isinstance(check, str) else say_check(check)
+    return f"the task is finished when {what}"
