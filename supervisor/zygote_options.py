@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from supervisor.config import Config, ToolTable
+from supervisor.environment import may_be_lent
 
 BARE, PRELOADED = "bare", "tools"
 
@@ -41,7 +42,8 @@ def _options(**given: Any) -> dict[str, Any]:
 
 def _environment() -> dict[str, str]:
     """What JSON can say of ours: bytes that are no UTF-8 stand as half surrogate pairs (PEP 383) and are left out."""
-    return {name: value for name, value in os.environ.items() if is_text(name) and is_text(value)}
+    ours = os.environ.items()
+    return {name: value for name, value in ours if is_text(name) and is_text(value) and may_be_lent(name)}
 
 
 def is_text(words: str) -> bool:

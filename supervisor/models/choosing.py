@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 from protocol._errors import QuantityError
 from protocol._quantities import parse_duration_ms
 from supervisor.core.model_events import Gateway
+from supervisor.environment import MODEL_KEY
 from supervisor.models.anthropic_messages import AnthropicMessages
 from supervisor.models.chat_completions import ChatCompletions
-from supervisor.models.http import KEY_VARIABLE, HttpGateway
+from supervisor.models.http import HttpGateway
 from supervisor.models.responses import Responses
 from supervisor.models.scripted import Script, ScriptedGateway, ScriptError
 from supervisor.models.speech import Dialect
@@ -77,15 +78,13 @@ def _scripted(path: str) -> Gateway:
 
 def _over_http(provider: _Provider, model: str, environment: Mapping[str, str]) -> Gateway:
     base = (environment.get(BASE_VARIABLE) or provider.base).rstrip("/")
-    key = environment.get(KEY_VARIABLE) or None
+    key = environment.get(MODEL_KEY) or None
     own = base == provider.base
     _check_base(base)
     if own and key is None:
-        raise GatewayError(
-            "missing_key", f"{base} needs a key; set {KEY_VARIABLE}, or {BASE_VARIABLE} for another server"
-        )
+        raise GatewayError("missing_key", f"{base} needs a key; set {MODEL_KEY}, or {BASE_VARIABLE} for another server")
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise GatewayError("missing_key", f"{KEY_VARIABLE} holds characters that no header can carry")
+        raise GatewayError("missing_key", f"{MODEL_KEY} holds characters that no header can carry")
     if importlib.util.find_spec("httpx2") is None:
         raise GatewayError("missing_extra", "models over HTTP need an extra: pip install 'deadlined[models]'")
     return HttpGateway(model, provider.dialect(own), base, key, _silence_ms(environment))

@@ -20,6 +20,7 @@ from supervisor.clock import now_ns, wall_ms
 from supervisor.core.model_events import ModelError, ModelEvent, Request, Stop
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
 from supervisor.core.redaction import Redaction
+from supervisor.environment import MODEL_KEY
 from supervisor.models import failures, well_formed
 from supervisor.models.server_sent import EventSizeError, EventStream
 from supervisor.models.speech import Dialect
@@ -27,7 +28,6 @@ from supervisor.models.speech import Dialect
 if TYPE_CHECKING:
     import httpx2
 
-KEY_VARIABLE = "LLM_API_KEY"
 MOST_ANSWER_BYTES = 64 << 20
 _MOST_ERROR_BYTES = 64 << 10
 _ERROR_BODY_S = 2
@@ -47,7 +47,7 @@ class HttpGateway:
     ) -> None:
         self.model = model
         self._dialect, self._url, self._key, self._silence_ms = dialect, base + dialect.path, key, silence_ms
-        self._redaction = Redaction({KEY_VARIABLE: key} if key else {})
+        self._redaction = Redaction({MODEL_KEY: key} if key else {})
         self._client: httpx2.AsyncClient | None = None
         self._opening = trio.Lock()
 

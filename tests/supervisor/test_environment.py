@@ -29,6 +29,20 @@ def test_what_a_tool_was_looked_at_for_is_read_in_no_record() -> None:
     assert environment.redaction.text("session-canary canary-123") == "[VAULT_SESSION] canary-123"
 
 
+def test_the_way_to_the_models_is_no_tools_whatever_it_declares() -> None:
+    environment = Environment({**HAS, "LLM_API_KEY": "model-canary", "LLM_BASE_URL": "http://here"})
+    asks = Contract(env=("LLM_BASE_URL",), secrets=("LLM_API_KEY", "VAULT_SESSION"))
+    assert environment.look_at(asks) == ("LLM_API_KEY",)
+    assert environment.secrets_of(asks) == {"VAULT_SESSION": "session-canary"}
+    shown = environment.shown(ToolDescription("t", "", asks, {}, ["PATH"]))
+    assert {"LLM_API_KEY", "LLM_BASE_URL"} <= set(shown.kept_back) & set(shown.unset)
+
+
+def test_the_key_of_the_models_is_read_in_no_record_though_no_tool_names_it() -> None:
+    environment = Environment({**HAS, "LLM_API_KEY": "model-canary"})
+    assert environment.redaction.text("model-canary canary-123") == "[LLM_API_KEY] canary-123"
+
+
 @pytest.mark.case("B132")
 def test_names_are_shown_and_no_value() -> None:
     contract = Contract(env=("@certs", "LANG_X"), secrets=("VAULT_SESSION", "OTHER"))

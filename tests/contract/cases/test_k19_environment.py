@@ -35,8 +35,13 @@ kind = "command"
 argv = ["env"]
 env = ["DB_URL"]
 read_only = true
+[tool.wants_the_model]
+kind = "command"
+argv = ["env"]
+env = ["LLM_API_KEY", "LLM_BASE_URL", "DB_URL"]
+read_only = true
 """
-CANARY, SESSION, DECLARED = "canary-123-api", "session-canary-77", "canary-of-db"
+CANARY, SESSION, DECLARED, MODEL_KEY = "canary-123-api", "session-canary-77", "canary-of-db", "model-canary-55"
 OWN = {
     "API_KEY": CANARY,
     "SSH_AUTH_SOCK": f"/tmp/{CANARY}.sock",
@@ -45,6 +50,8 @@ OWN = {
     "GIT_DIR": CANARY,
     "DB_URL": DECLARED,
     "VAULT_SESSION": SESSION,
+    "LLM_API_KEY": MODEL_KEY,
+    "LLM_BASE_URL": f"http://127.0.0.1:9/{MODEL_KEY}",
 }
 MS = 30_000
 
@@ -158,7 +165,14 @@ def test_what_a_tool_does_not_declare_is_not_in_its_memory_either(client: Client
         return count
 
     assert found(os.environ["PATH"]) > 0, "this one it may see, so the search finds what is there"
-    assert (found(CANARY), found(SESSION)) == (0, 0)
+    assert (found(CANARY), found(SESSION), found(MODEL_KEY)) == (0, 0, 0)
+
+
+@pytest.mark.case("B130")
+def test_the_way_to_the_models_reaches_no_tool_that_asks_for_it(client: Client) -> None:
+    seen = ask(client, "wants_the_model").output.view
+    assert f"DB_URL={DECLARED}" in seen
+    assert "LLM_" not in seen
 
 
 # ---------------------------------------------------------------- B131: what no kernel takes
