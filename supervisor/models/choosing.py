@@ -60,7 +60,7 @@ def gateway(name: str | None, environment: Mapping[str, str]) -> Gateway:
     if not given:
         raise GatewayError("no_model", f"no model is named; give --model or set {MODEL_VARIABLE}; allowed: {FORMS}")
     word, _, rest = given.partition(":")
-    if word == SCRIPTED:
+    if word == SCRIPTED and rest:
         return _scripted(rest)
     if word not in _PROVIDERS and name is None:
         word, rest = "openai", given

@@ -23,7 +23,7 @@ MOST_MESSAGE = 500
 _NS_PER_S, _NS_PER_MS = 1_000_000_000, 1_000_000
 _MOST_S = 10**9
 """Thirty years: who asks for more asks for ever, and numbers stay numbers."""
-_SECONDS = re.compile(r"\d{1,15}(\.\d{1,9})?")
+_SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _QUOTA = frozenset(("insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active"))
 _POLICY = frozenset(("content_filter", "content_policy_violation", "responsibleaipolicyviolation"))
 _PAYMENT_REQUIRED = 402
