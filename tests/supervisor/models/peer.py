@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 
 import trio
@@ -38,13 +38,14 @@ class Peer:
 
     def __init__(self, answers: list[Answer]) -> None:
         self.answers, self.heard = answers, list[tuple[str, Any]]()
-        self.closed = trio.Event()
+        self.asked, self.closed = trio.Event(), trio.Event()
         self.base = ""
 
     async def serve(self, stream: trio.SocketStream) -> None:
         answer = self.answers[len(self.heard)]
         head, body = await _request(stream)
         self.heard.append((head, body))
+        self.asked.set()
         if answer.then == "mute":
             await self._until_gone(stream)
             return
@@ -55,6 +56,11 @@ class Peer:
         if answer.then == "reset":
             stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         stream.socket.close()
+
+    async def end_when_asked(self, scope: trio.CancelScope) -> None:
+        """The deadline of a scope is now, as soon as a request has come."""
+        await self.asked.wait()
+        scope.deadline = trio.current_time()
 
     async def _until_gone(self, stream: trio.SocketStream) -> None:
         try:
@@ -107,4 +113,5 @@ async def open_gateway(
 
 async def said(gateway: HttpGateway, request: Request) -> list[ModelEvent]:
     """All events of one attempt."""
-    return [event async for event in gateway.stream(request)]
+    async with aclosing(gateway.stream(request)) as events:
+        return [event async for event in events]
