@@ -125,6 +125,7 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
     run = LiveRun(spec, effective, node, run_machine, detectors, now)
     for name in ("elapsed_ns", "step", "step_is_open", "step_is_asked", "step_is_used", "index", "calls"):
         setattr(run, name, kept[name])
+    run.reservations, run.retries = kept.get("reservations", 0), kept.get("retries", 0)
     run.state_version, run.asked_people = kept["state_version"], kept["asked_people"]
     run.approvals = set(kept["approvals"])
     run.fired.extend(msgspec.convert(kept["fired"], list[FiredDetector]))

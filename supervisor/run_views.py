@@ -202,6 +202,8 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
             "step_is_used": run.step_is_used,
             "index": run.index,
             "calls": run.calls,
+            "reservations": run.reservations,
+            "retries": run.retries,
             "state_version": run.state_version,
             "asked_people": run.asked_people,
             "approvals": sorted(run.approvals),

@@ -1,0 +1,251 @@
+"""What whoever steers a run may say of it, over the product's own desk and rooms, with a disk and workers of the test's:
+each message is charged before it is answered, is in the log, and is not taken when it cannot be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from protocol import _client_messages as cm
+from protocol._outcomes import CallResult
+from protocol._runs import RunView
+from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
+from supervisor.run_desk import _WAITS
+from tests.supervisor.simulated import Daemon, World
+
+
+class Life:
+    """A run of a simulated daemon, and whoever steers it."""
+
+    def __init__(self, **more: Any) -> None:
+        self.world = World()
+        self.daemon = Daemon(self.world)
+        self.run = self.opened(**more)
+
+    def opened(self, **more: Any) -> str:
+        heard = self.daemon.ask(cm.OpenRun, on_disconnect="keep", **more)
+        self.daemon.sync()
+        assert isinstance(heard[0], cm.RunOpened), heard
+        return heard[0].run.run
+
+    def say(self, kind: Any, **more: Any) -> Any:
+        """The answer to a message about the run, once the disk has what it wants."""
+        heard = self.daemon.ask(kind, run=self.run, **more)
+        self.daemon.sync()
+        return heard[0]
+
+    def reserve(self) -> Any:
+        return self.say(cm.ReserveModel, model="m", max_in=10, max_out=5)
+
+    def call(self, tool: str, number: int, **more: Any) -> CallResult:
+        """To its end, or until it waits."""
+        heard = self.daemon.submit(tool, number, run=self.run, **more)
+        self.daemon.settle_down()
+        assert isinstance(heard[-1], cm.Settled), heard
+        return heard[-1].result
+
+    def view(self) -> RunView:
+        return self.say(cm.ShowRun).run
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        self.daemon.sync()
+        return [event.data for event in self.daemon.store.events(0, 10_000, run=self.run) if event.kind == kind]
+
+    def used(self, name: str) -> int:
+        return self.view().budgets[name].used
+
+    def another(self) -> None:
+        """The daemon dies, and another one begins with what the disk has."""
+        self.daemon.crash()
+        self.daemon = Daemon(self.world)
+
+    def end(self) -> None:
+        self.daemon.crash()
+        self.world.close()
+
+
+@pytest.fixture
+def life() -> Iterator[Life]:
+    one = Life()
+    yield one
+    one.end()
+
+
+def code(answer: Any) -> str:
+    assert isinstance(answer, cm.Failed), answer
+    return answer.error.code
+
+
+@pytest.mark.behaviour("M069")
+def test_another_attempt_at_a_model_is_charged_before_its_wait_and_is_in_the_log(life: Life) -> None:
+    reserved = life.reserve()
+    life.say(cm.SettleModel, reservation=reserved.reservation, tokens_in=0, tokens_out=0)
+    assert isinstance(life.say(cm.RetryModel, delay_ms=250, detail="429"), cm.RunState)
+    assert life.used("retries") == 1
+    (event,) = life.events("retry_scheduled")
+    assert (event["class"], event["delay_ms"], event["text"]) == ("transient_provider", 250, "429")
+    assert life.view().phase == "backoff"
+    life.reserve()
+    assert life.view().phase == "decide"
+    assert life.view().step == 1, "it is the same round"
+
+
+@pytest.mark.behaviour("M166")
+def test_one_retry_more_than_the_limit_ends_the_run() -> None:
+    life = Life(limits={"retries": 1})
+    life.reserve()
+    assert isinstance(life.say(cm.RetryModel), cm.RunState)
+    stop = life.say(cm.RetryModel).stop
+    assert (stop.status, stop.reason) == ("budget_exhausted", "retry_budget")
+    life.end()
+
+
+@pytest.mark.behaviour("M139")
+def test_a_call_of_the_loops_own_that_means_nothing_counts_like_any_other(life: Life) -> None:
+    for number in range(4):
+        life.say(cm.StepRun)
+        answer = life.say(cm.RefuseCall, tool="finish", text=f"no answer {number}", decision=f"d_{number}")
+        assert isinstance(answer, cm.RunState)
+    assert life.used("tool_calls") == 0
+    assert [event["decision"] for event in life.events("call_refused")] == [f"d_{number}" for number in range(4)]
+
+
+@pytest.mark.behaviour("M123")
+def test_a_question_suspends_the_run_and_its_answer_lets_it_go_on(life: Life) -> None:
+    life.say(cm.StepRun)
+    stop = life.say(cm.AskPerson, question="Which tenant?").stop
+    assert (stop.outcome, stop.status, stop.reason, stop.detail) == (
+        "suspended",
+        "needs_input",
+        "missing_parameter",
+        "Which tenant?",
+    )
+    waiting = life.daemon.ask(cm.WaitRun, life.run, settled=True)
+    assert waiting == [], "it has not settled"
+    assert isinstance(life.say(cm.ResumeRun, answer="acme"), cm.RunState)
+    assert life.events("run_resumed")[-1]["answer"] == "acme"
+    life.say(cm.CancelRun)
+    assert waiting[0].stop.status == "cancelled"
+
+
+@pytest.mark.behaviour("M083")
+@pytest.mark.parametrize("reason", ["transient_exhausted", "permanent", "auth", "content_policy", "stream_incomplete"])
+def test_a_run_whose_model_fails_says_so(life: Life, reason: str) -> None:
+    stop = life.say(cm.StopRun, reason=reason, detail="the provider said no").stop
+    assert (stop.status, stop.reason, stop.detail) == ("provider_failed", reason, "the provider said no")
+    again = life.say(cm.StopRun, reason="auth")
+    assert again.stop.reason == reason, "the first word stays"
+
+
+def test_a_model_that_fails_at_its_last_word_hides_no_budget() -> None:
+    life = Life(limits={"steps": 1}, wrapup=True)
+    life.reserve()
+    life.call("look", 1)
+    assert code(life.say(cm.StepRun)) == "wrapping_up"
+    assert life.reserve().wraps_up
+    stop = life.say(cm.StopRun, reason="permanent").stop
+    assert (stop.status, stop.reason) == ("budget_exhausted", "step_budget")
+    life.end()
+
+
+@pytest.mark.behaviour("M125")
+@pytest.mark.behaviour("M086")
+def test_what_was_kept_is_there_in_another_life_with_the_suspension(life: Life) -> None:
+    reserved = life.reserve()
+    life.say(cm.SettleModel, reservation=reserved.reservation)
+    life.say(cm.KeepNotes, notes='{"n": 1}', folded=[3, 4])
+    assert [event["step"] for event in life.events("folded")] == [3, 4]
+    asked = life.call("send", 1, key="d_1.0", decision="d_1")
+    assert asked.status == "waiting_for_approval"
+    life.another()
+    assert life.say(cm.ReadNotes).notes == '{"n": 1}'
+    life.daemon.ask(cm.Decide, asked.approval, "approve")
+    life.daemon.settle_down()
+    assert life.call("send", 1, key="d_1.0", decision="d_1").status == "ok"
+    assert life.world.done[1] == 1, "asked for twice, done once"
+
+
+@pytest.mark.behaviour("M074")
+def test_decisions_of_another_life_have_other_numbers(life: Life) -> None:
+    first = life.reserve()
+    life.say(cm.SettleModel, reservation=first.reservation)
+    life.say(cm.AskPerson, question="Which?")
+    life.another()
+    life.say(cm.ResumeRun, answer="this")
+    second = life.reserve()
+    assert second.reservation > first.reservation, "a key that is made of it would answer with what was done before"
+
+
+def test_what_was_kept_is_forgotten_when_the_run_has_settled(life: Life) -> None:
+    life.say(cm.KeepNotes, notes="a secret")
+    life.say(cm.CancelRun)
+    assert life.say(cm.ReadNotes).notes == ""
+
+
+@pytest.mark.behaviour("M085")
+def test_a_call_says_what_decided_it_in_its_result_and_in_the_log(life: Life) -> None:
+    life.say(cm.StepRun)
+    assert life.call("look", 1, decision="d_7").decision == "d_7"
+    assert [event["decision"] for event in life.events("call_validated")] == ["d_7"]
+
+
+def test_what_cannot_be_meant_is_refused_and_changes_nothing(life: Life) -> None:
+    long = "x" * (MOST_TEXT + 1)
+    for kind, more in (
+        (cm.RetryModel, {"detail": long}),
+        (cm.RefuseCall, {"tool": "finish", "text": long}),
+        (cm.AskPerson, {"question": long}),
+        (cm.StopRun, {"reason": "auth", "detail": long}),
+        (cm.KeepNotes, {"notes": "x" * (MOST_NOTES + 1)}),
+    ):
+        assert code(life.say(kind, **more)) == "invalid_arguments"
+    view = life.view()
+    assert (view.status, view.step) == ("running", 0)
+    assert [name for name, one in view.budgets.items() if one.used] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (cm.RetryModel, {}),
+        (cm.RefuseCall, {"tool": "finish", "text": "no"}),
+        (cm.AskPerson, {"question": "?"}),
+        (cm.StopRun, {"reason": "auth"}),
+        (cm.KeepNotes, {"notes": "x"}),
+        (cm.StepRun, {}),
+        (cm.ReserveModel, {"model": "m", "max_in": 1, "max_out": 1}),
+    ],
+)
+def test_a_run_that_has_settled_answers_by_its_stop(life: Life, kind: Any, more: dict[str, Any]) -> None:
+    life.say(cm.CancelRun)
+    assert life.say(kind, **more).stop.status == "cancelled"
+
+
+def test_a_last_word_takes_no_question_and_no_malformed_call() -> None:
+    life = Life(limits={"steps": 1}, wrapup=True)
+    life.call("look", 1)
+    assert code(life.say(cm.StepRun)) == "wrapping_up"
+    for kind, more in ((cm.AskPerson, {"question": "?"}), (cm.RefuseCall, {"tool": "finish", "text": "no"})):
+        assert code(life.say(kind, **more)) == "wrapping_up"
+    assert life.reserve().wraps_up
+    stop = life.say(cm.FinishRun, answer="what is known", plain=True).stop
+    assert (stop.status, stop.reason, stop.answer) == ("budget_exhausted", "step_budget", "what is known")
+    life.end()
+
+
+def test_as_many_wait_for_one_run_as_it_can_tell(life: Life) -> None:
+    for _ in range(_WAITS):
+        life.daemon.ask(cm.WaitRun, life.run)
+    assert code(life.say(cm.WaitRun)) == "overloaded"
+
+
+@pytest.mark.behaviour("M137")
+def test_an_answer_that_nobody_asked_for_is_told_apart(life: Life) -> None:
+    other = life.opened()
+    assert life.say(cm.FinishRun, answer="7").stop.reason == "finish_accepted"
+    life.run = other
+    stop = life.say(cm.FinishRun, answer="7", plain=True).stop
+    assert (stop.status, stop.reason, stop.answer) == ("completed", "final_text", "7")
+    assert life.events("run_settled")[-1]["reason"] == "final_text"
