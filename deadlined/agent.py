@@ -16,7 +16,9 @@ from deadlined._decisions import Decide, Decision, FunctionGateway, Turn, call
 from deadlined._errors import RequestRefused
 from deadlined._run_words import RunOptions
 from deadlined.async_client import AsyncClient
+from protocol import InvalidArguments
 from protocol import _client_messages as cm
+from protocol._outcomes import ErrorClass, ErrorInfo
 from protocol._runs import StopRecord
 from supervisor.agent import Agent, Answer
 from supervisor.core import turn_words as words
@@ -43,12 +45,17 @@ class ClientLine:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def send(self, request: cm.Request) -> Exchange:
-        """Ask."""
-        return self._client._line.ask_nowait(request)
+    def send(self, request: cm.Request) -> Exchange | cm.Failed:
+        """Ask. What cannot be said is refused here: a model may ask for more than a frame holds."""
+        try:
+            return self._client._line.ask_nowait(request)
+        except InvalidArguments as error:
+            return cm.Failed(None, ErrorInfo(ErrorClass.ARGUMENT, "invalid_arguments", str(error)))
 
-    async def answer(self, exchange: Exchange) -> Answer:
+    async def answer(self, exchange: Exchange | cm.Failed) -> Answer:
         """The last answer. Cancelled, a call that was asked for ends with its run."""
+        if isinstance(exchange, cm.Failed):
+            return exchange
         await self._client._over(exchange)
         if isinstance(exchange.error, RequestRefused):
             return cm.Failed(exchange.request.id, exchange.error.error)

@@ -24,7 +24,7 @@ from supervisor.core import turn_words as words
 from supervisor.core.context import Pins
 from supervisor.core.model_events import Gateway, ModelError, Request, Stop, Text, ToolCall, Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
-from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
+from supervisor.core.run_wishes import MOST_AMOUNT, MOST_NOTES, MOST_TEXT
 from supervisor.core.turn import State, TurnMachine
 
 _EVENTS, _WAIT_MS = 200, 20_000
@@ -172,9 +172,7 @@ class Agent:
         return _heard(answer)
 
     async def _settle(self, effect: words.SettleModel) -> words.Input | None:
-        used = effect.usage
-        tokens = (None, None, 0) if used is None else (used.tokens_in, used.tokens_out, used.cached_in)
-        answer = await self._ask(cm.SettleModel(0, self.run, effect.reservation, *tokens))
+        answer = await self._ask(cm.SettleModel(0, self.run, effect.reservation, *_tokens(effect.usage)))
         return words.RunStopped(answer.stop) if isinstance(answer, cm.RunSettled) else None
 
     async def _back_off(self, effect: words.Backoff) -> words.Input | None:
@@ -255,7 +253,8 @@ class Agent:
         of the calls that wait was decided while another ran."""
         answer, moved, suspended = "", False, False
         while True:
-            ask = cm.ReadEvents(0, self._seq, _EVENTS, run=self.run, wait_ms=_WAIT_MS)
+            wait_ms = 0 if moved and not suspended else _WAIT_MS  # else it goes on unless there is more to read
+            ask = cm.ReadEvents(0, self._seq, _EVENTS, run=self.run, wait_ms=wait_ms)
             found = await self._ask(ask)
             if not isinstance(found, cm.Events):
                 raise LostRunError(found)
@@ -322,6 +321,16 @@ def _heard(answer: Answer) -> words.Input | None:
             return words.Objected(answer.error.code, answer.error.message)
         case _:
             return None
+
+
+def _tokens(used: Usage | None) -> tuple[int | None, int | None, int]:
+    """What was used, in amounts that can be: a model is not asked how its budget is counted."""
+    if used is None:
+        return None, None, 0
+    tokens_in, tokens_out, cached_in = (
+        max(0, min(amount, MOST_AMOUNT)) for amount in (used.tokens_in, used.tokens_out, used.cached_in)
+    )
+    return tokens_in, tokens_out, cached_in
 
 
 def _wraps_up(answer: Answer) -> bool:

@@ -1,5 +1,5 @@
-"""What whoever steers a run may say of it, over the product's own desk and rooms, with a disk and workers of the test's:
-each message is charged before it is answered, is in the log, and is not taken when it cannot be meant."""
+"""What whoever steers a run may say of it, over the product's own desk, with a disk and workers of the test's: each
+message is charged before it is answered, is in the log, and is not taken when it cannot be meant."""
 
 from __future__ import annotations
 

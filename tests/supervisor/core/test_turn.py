@@ -222,7 +222,7 @@ def test_finish_is_asked_for_with_its_answer_and_what_rests_on_it():
     assert loop.wants() == ["SettleModel", "Keep", "AskFinish"]
     asked = loop.wanted(words.AskFinish)
     assert (asked.finish.answer, asked.plain) == ("it is 7", False)
-    assert asked.finish.fields["n"].evidence == ["c_1"]
+    assert asked.finish.fields["n"].evidence == ("c_1",)
     loop.on(words.RunStopped(DONE))
     assert loop.machine.state is State.SETTLED
     assert loop.told() == ["[accepted]"]
