@@ -52,7 +52,8 @@ class FunctionGateway:
         if inspect.iscoroutinefunction(self._decide):
             decided: Decision = await self._decide(request)
             return decided
-        said = await trio.to_thread.run_sync(self._decide, request, abandon_on_cancel=True)
+        # in a list: what is called may turn out to be asynchronous, and Trio takes no coroutine from a thread
+        (said,) = await trio.to_thread.run_sync(lambda: [self._decide(request)], abandon_on_cancel=True)
         return await said if inspect.isawaitable(said) else said
 
     async def aclose(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -22,9 +23,14 @@ async def later(request: Request) -> str:
     return "it is 7"
 
 
+class Object:
+    async def __call__(self, request: Request) -> str:
+        return await later(request)
+
+
 @pytest.mark.behaviour("M076")
 @pytest.mark.parametrize(
-    "decide", [lambda _: "it is 7", lambda _: Turn("it is 7"), later, lambda request: later(request)]
+    "decide", [lambda _: "it is 7", lambda _: Turn("it is 7"), later, functools.partial(later), Object()]
 )
 async def test_a_text_is_an_answer_however_it_is_made(decide: Any) -> None:
     assert await said(decide) == [Text("it is 7"), Usage(0, 0), Stop("end")]
