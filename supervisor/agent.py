@@ -265,7 +265,10 @@ class Agent:
                     case EventKind.RUN_SUSPENDED:
                         moved, suspended = False, True
                     case EventKind.RUN_RESUMED:
-                        moved, suspended, answer = True, False, str(event.data.get("answer", ""))
+                        moved, suspended = event.data.get("phase") != "complete", False
+                        answer = str(event.data.get("answer", ""))
+                    case EventKind.FINISH_REFUSED:  # by a person, or by a check behind a person's yes
+                        moved, answer = True, str(event.data.get("text", ""))
                     case EventKind.CALL_VALIDATED | EventKind.CALL_ENDED:
                         moved = event.call not in known
             self._seq = found.last

@@ -17,7 +17,7 @@ import msgspec
 from protocol._checks import FieldsCheck, FileCheck, PersonCheck
 from protocol._client_messages import Submit
 from protocol._deadlines import CEILING_MS, NS_PER_MS
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import CallResult, Reason, Status
 from supervisor.clock import now_ns
 from supervisor.core import completion
 from supervisor.core import run as machine
@@ -29,6 +29,8 @@ from supervisor.runs import Runs
 
 _FEEDBACK = 4_000
 CHECK_TOOL = "shell"
+_FOR_GOOD = (Reason.SANDBOX_DENIED, Reason.INVALID_ARGUMENTS)
+"""Why a check was not executed that never will be: that is an answer."""
 Judge = Callable[[CallResult], str | None]
 """What a call that checks says against the answer; None: nothing."""
 
@@ -95,7 +97,8 @@ class Finishing:
     def _checked(self, run: LiveRun, judge: Judge, result: CallResult) -> None:
         run.in_flight.pop(result.call, None)
         self._runs.feed(run, machine.Ended(now_ns()))
-        self._ended(run, judge(result), ran=result.status is not Status.NOT_EXECUTED)
+        ran = result.status is not Status.NOT_EXECUTED or result.reason in _FOR_GOOD
+        self._ended(run, judge(result), ran)
 
     def _ended(self, run: LiveRun, feedback: str | None, ran: bool = True) -> None:
         self._runs.feed(run, machine.CheckEnded(feedback, now_ns(), ran))

@@ -397,7 +397,7 @@ class Runs:
     def _resume(self, run: LiveRun, effect: machine.Resume) -> None:
         now = now_ns()
         run.stop, run.opened_ns = None, now
-        told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS, "answer": effect.answer}
+        told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS, "answer": effect.answer, "phase": effect.phase}
         self.journal.append(run_rows.resumed(run.id, run.spec.uid, wall_ms(), told))
         self._keep_time(run)
 

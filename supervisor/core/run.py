@@ -152,10 +152,12 @@ class Suspend(msgspec.Struct):
 
 
 class Resume(msgspec.Struct, gc=False):
-    """It goes on, until ``deadline_ns``, with what the person said."""
+    """It goes on, until ``deadline_ns``, with what the person said. ``phase``: with its completion, which is not for
+    whoever steers it."""
 
     deadline_ns: int
     answer: str = ""
+    phase: Phase | None = None
 
 
 class Settle(msgspec.Struct):
@@ -378,7 +380,7 @@ class RunMachine:
     def _not_confirmed(self, given: CheckEnded) -> Effects:
         if not self._confirms or given.feedback is None:
             return _STAY  # a yes is a person's answer, and nothing else is
-        resume = self._resume(given.now_ns, given.feedback or "")
+        resume = self._resume(given.now_ns, "")
         self._confirms, self.state = False, State.CHECKING
         return (resume, *self._checked(given))
 
@@ -386,7 +388,7 @@ class RunMachine:
         self._waits = None
         if self.pauses:
             self.deadline_ns = now_ns + self._remaining_ns
-        return Resume(self.deadline_ns, answer)
+        return Resume(self.deadline_ns, answer, "complete" if self._confirms else None)
 
     def _answered_early(self, _given: Answered) -> Effects:
         self._waits = None  # before the last call ended: it was never suspended

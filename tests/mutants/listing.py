@@ -22,6 +22,8 @@ class Mutant(NamedTuple):
 
 _RUN = "supervisor/core/run.py"
 _RUN_SUITE = "tests/supervisor/core/test_run.py"
+_PLAN, _PLAN_SUITE = "supervisor/core/plan.py", "tests/supervisor/core/test_plan.py"
+_COMPLETION, _COMPLETION_SUITE = "supervisor/core/completion.py", "tests/supervisor/core/test_completion.py"
 _RETRY, _RETRY_SUITE = "supervisor/core/retry.py", "tests/supervisor/core/test_retry.py"
 _CALL, _CALL_SUITE = "supervisor/core/call.py", "tests/supervisor/core/test_call.py"
 _CONTEXT, _CONTEXT_SUITE = "supervisor/core/context.py", "tests/supervisor/core/test_context.py"
@@ -77,6 +79,48 @@ MUTANTS = (
         "        self.refusals += given.ran",
         "        self.refusals += 1",
         _RUN_SUITE,
+    ),
+    Mutant(
+        "a check behind a person's is left out",
+        _RUN,
+        "            return (Check(self._passed),) if self._passed < self.checks else self._complete(given.now_ns)\n",
+        "            return self._complete(given.now_ns)\n",
+        _RUN_SUITE,
+    ),
+    Mutant(
+        "a question about the end that is lost passes for a yes",
+        _RUN_APPROVALS,
+        "            if run.machine.confirming is None or _is_confirmed(asked, waited_for):\n",
+        "            if True:\n",
+        _RUN_APPROVALS_SUITE,
+    ),
+    Mutant(
+        "a field needs no evidence",
+        _COMPLETION,
+        "        elif len(known) < check.evidence:\n",
+        "        elif False:\n",
+        _COMPLETION_SUITE,
+    ),
+    Mutant(
+        "evidence that nobody has counts",
+        _COMPLETION,
+        "        known = {one for one in field.evidence if one in evidence}\n",
+        "        known = set(field.evidence)\n",
+        _COMPLETION_SUITE,
+    ),
+    Mutant(
+        "a planner may write",
+        _PLAN,
+        'if role == "executor" or tool.contract.read_only]',
+        "if True]",
+        _PLAN_SUITE,
+    ),
+    Mutant(
+        "an executor lays down another plan",
+        _PLAN,
+        "    (State.EXECUTING, Planned): _M._planned_already,\n",
+        "    (State.EXECUTING, Planned): _M._plan,\n",
+        _PLAN_SUITE,
     ),
     Mutant(
         "an approval is good for more than one call",

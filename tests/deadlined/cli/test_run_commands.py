@@ -6,6 +6,7 @@ import pytest
 
 from protocol import _client_messages as cm
 from protocol._budgets import DimensionView
+from protocol._checks import FieldsCheck, FieldValue, FileCheck, PersonCheck
 from protocol._events import Event
 from protocol._outcomes import ErrorClass, ErrorInfo
 from protocol._runs import RUN_EXIT, Artefact, FiredDetector, OpenEffect, RunDeadline, RunReason, RunRow, RunStatus
@@ -37,6 +38,36 @@ def test_open_prints_the_id_alone_and_keeps_the_run(fake_daemon, fake_run, comma
     )
     assert not heard(fake_daemon, cm.CancelRun)
     assert json.loads(command("run", "open", "--json")[1])["budgets"]["steps"]["limit"] == 25
+
+
+def test_open_asks_for_files_fields_and_at_last_a_person(fake_daemon, fake_run, command):
+    words = [
+        "--confirm",
+        "--check-fields",
+        "total, date",
+        "--check-file",
+        "out",
+        "--check-file",
+        "out=^a=b",
+        "--check",
+        "true",
+    ]
+    assert command("run", "open", *words)[0] == 0
+    assert command("run", "open", "--confirm", "Is it right?")[0] == 0
+    first, second = heard(fake_daemon, cm.OpenRun)
+    file = FileCheck("out", matches="^a=b")
+    assert first.checks == ["true", FileCheck("out"), file, FieldsCheck(("total", "date")), PersonCheck("")]
+    assert second.checks == [PersonCheck("Is it right?")]
+
+
+def test_finish_takes_the_fields_of_its_answer(fake_daemon, fake_run, command, tmp_path):
+    (tmp_path / "fields").write_text('{"total": {"value": "42", "evidence": ["c_1"]}}')
+    command("run", "finish", "r_1", "--answer", "42", "--fields", f"@{tmp_path}/fields")
+    [finish] = heard(fake_daemon, cm.FinishRun)
+    assert (finish.answer, finish.fields) == ("42", {"total": FieldValue("42", ("c_1",))})
+    done, out, err = command("run", "finish", "r_1", "--fields", '{"total": 42}')
+    assert (done, out) == (2, "")
+    assert "--fields does not fit: Expected `object`, got `int` - at `$[...]`" in err
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_person_s_yes_goes_on_with_the_next_check_and_the_last_one_completes()
     run = confirming(checks=3, passed=1)
     later = 10 * DEADLINE
     assert run.on(machine.Answered(later, "fine")) == (
-        machine.Resume(later + DEADLINE - 100, "fine"),
+        machine.Resume(later + DEADLINE - 100, "fine", "complete"),
         machine.Check(2),
     )
     end = settled(run.on(machine.CheckEnded(None, later + 1)))
