@@ -39,6 +39,7 @@ COMMANDS = {
     "approve": ("approvals", "Let a call run, and wait for its result."),
     "reject": ("approvals", "Do not let a call run."),
     "effects": ("effects", "List calls of which nobody knows whether they did their work."),
+    "models": ("models", "Try out a provider of models."),
     "metrics": ("metrics", "Print what the daemon counts."),
     "doctor": ("doctor", "Try what this host can contain."),
     "config": ("config", "Check a configuration, or show the one in force."),
