@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -34,18 +34,24 @@ class Answer(NamedTuple):
 
 
 class Peer:
-    """``answers``: one for each request, in their order; ``heard``: what came (head, JSON body)."""
+    """``choose``: the answer to a head and a JSON body; ``heard``: those that came."""
 
-    def __init__(self, answers: list[Answer]) -> None:
-        self.answers, self.heard = answers, list[tuple[str, Any]]()
+    def __init__(self, choose: Callable[[str, Any], Answer]) -> None:
+        self._choose, self.heard = choose, list[tuple[str, Any]]()
         self.asked, self.closed = trio.Event(), trio.Event()
         self.base = ""
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        answer = self.answers[len(self.heard)]
-        head, body = await _request(stream)
-        self.heard.append((head, body))
-        self.asked.set()
+        """One request and its answer; somebody who goes away before that is nobody's fault here."""
+        try:
+            if (asked := await _request(stream)) is not None:
+                self.heard.append(asked)
+                self.asked.set()
+                await self._answer(stream, self._choose(*asked))
+        except trio.BrokenResourceError:
+            pass
+
+    async def _answer(self, stream: trio.SocketStream, answer: Answer) -> None:
         if answer.then == "mute":
             await self._until_gone(stream)
             return
@@ -71,23 +77,28 @@ class Peer:
         self.closed.set()
 
 
-async def _request(stream: trio.SocketStream) -> tuple[str, Any]:
+async def _request(stream: trio.SocketStream) -> tuple[str, Any] | None:
+    """Head and JSON body; None: it did not come whole."""
     data = b""
-    while b"\r\n\r\n" not in data:
-        data += await stream.receive_some()
+    while not _is_whole(data):
+        if not (piece := await stream.receive_some()):
+            return None
+        data += piece
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(
-        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
-    )
-    while len(body) < length:
-        body += await stream.receive_some()
     return head.decode(), json.loads(body)
 
 
+def _is_whole(data: bytes) -> bool:
+    head, end, body = data.partition(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
+    return bool(end) and len(body) >= int(lengths[0])
+
+
 @asynccontextmanager
-async def open_peer(*answers: Answer) -> AsyncIterator[Peer]:
-    """A server on a port of its own."""
-    peer = Peer(list(answers))
+async def open_peer(*answers: Answer, answer: Callable[[str, Any], Answer] | None = None) -> AsyncIterator[Peer]:
+    """A server on a port of its own. ``answers``: one for each request, in their order; or ``answer`` chooses."""
+    rest = iter(answers)
+    peer = Peer(answer or (lambda head, body: next(rest)))
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             listeners = await nursery.start(trio.serve_tcp, peer.serve, 0)
