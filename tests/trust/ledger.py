@@ -49,7 +49,13 @@ class Asked:
         refusal is nothing that was done, and a read-only call can be done again.)"""
         if (result := self.result) is None:
             return self.detach and self.call is not None
-        return (self.detach or self.effect) and result.delivery is not Delivery.NOT_DELIVERED
+        return (self.detach or self.effect) and result.delivery is not Delivery.NOT_DELIVERED and self.binds
+
+    @property
+    def binds(self) -> bool:
+        """Whether what was told holds in the next life: a disk that does not answer in time is not waited for, and the
+        result says so."""
+        return self.result is not None and self.result.durable is not False
 
     @property
     def result(self) -> CallResult | None:

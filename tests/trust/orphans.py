@@ -26,3 +26,11 @@ def below_us() -> list[Process]:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(int(pid), os.WNOHANG)
     return [process for process in tree(os.getpid()) if process.pid != os.getpid()]
+
+
+def has_memory(process: Process) -> bool:
+    """Whether it can still run code: one that exits has given it back before it is a zombie (proc(5), statm)."""
+    try:
+        return not Path(f"/proc/{process.pid}/statm").read_text().startswith("0 ")
+    except OSError:
+        return False

@@ -3,19 +3,29 @@
 ``dies=POINT:N``    kills itself with SIGKILL when it arrives at a point of `deaths` for the N-th time after SIGUSR1
 ``weighed``         says on stderr, at SIGUSR2, how much memory it has in use; forgets old results twice a second, so
                     that none is in this figure; its /proc may be read by its own uid
+``overhears=FILE``  writes what each model that plays a script is asked, one JSON object a turn
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import signal
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import apsw
 
 from tests.trust import deaths
+
+if TYPE_CHECKING:
+    from supervisor.core.model_events import ModelEvent, Request
+    from supervisor.models.scripted import ScriptedGateway
 
 IN_USE = "in use: "
 
@@ -70,7 +80,31 @@ def _malloced() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
-RIGS = {"dies": deaths.rig, "weighed": _weighed}
+def _overhears(path: str) -> None:
+    from supervisor.models.scripted import ScriptedGateway
+
+    real = ScriptedGateway.stream
+
+    async def stream(self: ScriptedGateway, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        with Path(path).open("a") as file:
+            file.write(json.dumps(_asked(request)) + "\n")
+        async with aclosing(real(self, request)) as events:
+            async for event in events:
+                yield event
+
+    ScriptedGateway.stream = stream  # type: ignore[method-assign]  # that is what a rig is
+
+
+def _asked(request: Request) -> dict[str, object]:
+    """What holds whatever was said, and what was."""
+    pinned = "\n".join(message.text for message in request.messages if message.pinned)
+    others = [message for message in request.messages if not message.pinned and message.role != "system"]
+    said = "\n".join(f"{one.text} {' '.join(call.arguments for call in one.calls)}" for one in others)
+    goal = pinned.partition("goal:\n- ")[2].partition("\n")[0]
+    return {"goal": goal, "pinned": pinned, "others": said}
+
+
+RIGS = {"dies": deaths.rig, "weighed": _weighed, "overhears": _overhears}
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ class Steered:
 
     def hear(self, stop: StopRecord) -> None:
         """It does not run any more."""
-        self.confirm()
+        if stop.durable:
+            self.confirm()
         if stop.resumable:
             self.waits = stop if self.must_wait else None
         else:
@@ -210,7 +211,8 @@ class _Steerer:
             self._books.call(self._run, -1)
         else:
             self._run.told["tool_calls"] += 1
-        self._run.confirm()
+        if result.durable:
+            self._run.confirm()
         return result.status is Status.OK
 
     # -------------------------------------------------------- asking a person
@@ -234,8 +236,9 @@ class _Steerer:
             self._run.questions.remove(question)
             self._books.call(self._run, -1)
             return False
-        question.waits = result if result.durable else None
-        self._run.confirm()
+        if result.durable:
+            question.waits = result
+            self._run.confirm()
         return True
 
     def _answered(self, question: Question) -> bool:

@@ -46,6 +46,12 @@ def asked_effect(file: str, name: str, ctx: Context, after_ms: int = 0) -> str:
     return _write(file, name, ctx, after_ms)
 
 
+@tool(name="trust_late", approval="never", timeout_ms=1_500)
+def late_effect(file: str, name: str, ctx: Context) -> str:
+    """The same, and then it does not come back."""
+    return _write(file, name, ctx, int(LIFETIME_S * 1000))
+
+
 def _write(file: str, name: str, ctx: Context, after_ms: int) -> str:
     line = f"{name} {ctx.idempotency_key}\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
