@@ -122,3 +122,16 @@ def prints(number: int) -> int:
     """Prints a few bytes, others each time."""
     print("number", number)  # noqa: T201  # its output is counted
     return number
+
+
+@tool(approval="never", timeout_ms=1_000)
+def append_and_stall(path: str, line: str) -> None:
+    """Appends a line to a file, and never says so; it has little time."""
+    append(path, line)
+    time.sleep(600)
+
+
+@tool(read_only=True)
+def total(prices: list[int], note: str) -> str:
+    """Adds up, and says the note as it came."""
+    return f"{sum(prices)} {note}"
