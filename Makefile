@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What `compare` needs is large, and nothing else wants it.
+# What `compare` and `bench-peers` need is large, and nothing else wants it.
 PEERS := .venv-compare
 # How many tests run at once, and the least share of lines that those without children must reach.
 LANES ?= 2
@@ -21,9 +21,9 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-$(PEERS)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --editable '.[compare]'
+$(PEERS)/.ready-%: pyproject.toml
+	@test -x $(PEERS)/bin/pip || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
 demo: $(VENV)/.ready
@@ -60,11 +60,11 @@ mutants: $(VENV)/.ready
 	$(BIN)/python -m tests.mutants --lanes $(LANES) $(if $(ONLY),--only $(ONLY)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 # The same hung payment on this product and on agent frameworks (docs/compare.md): about five minutes, offline once installed.
-compare: $(PEERS)/.ready
+compare: $(PEERS)/.ready-compare
 	$(PEERS)/bin/python -m bench.compare $(if $(JSON),--json) $(foreach one,$(PEER),--only $(one)) $(foreach one,$(KIND),--kind $(one))
 
-bench-peers:
-	@echo "make $@ arrives with a later issue (see CHANGELOG.md)"; exit 2
+bench-peers: $(PEERS)/.ready-peers
+	$(PEERS)/bin/python -m bench.peers $(if $(QUICK),--quick) $(foreach one,$(ONLY),--only $(one))
 
 trust: $(VENV)/.ready
 	$(BIN)/python -m tests.trust --lanes $(if $(SUITE),1,$(LANES)) $(if $(LANE),--lane $(LANE)) $(if $(SUITE),--suite $(SUITE)) $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED))
