@@ -244,8 +244,8 @@ MUTANTS = (
     Mutant(
         "a resumed run gets its whole time again",
         _RUN,
-        "self.deadline_ns = given.now_ns + self._remaining_ns",
-        "self.deadline_ns = given.now_ns + self.deadline_ns",
+        "self.deadline_ns = now_ns + self._remaining_ns",
+        "self.deadline_ns = now_ns + self.deadline_ns",
         _RUN_SUITE,
     ),
     Mutant(
@@ -580,8 +580,8 @@ MUTANTS = (
     Mutant(
         "an approved call begins before that is written",
         _APPROVALS,
-        "        self._journal.append((*changes, *prepared.changes), then, keep=False)\n",
-        "        self._journal.append((*changes, *prepared.changes))\n        then(True)\n",
+        "        self._journal.append(changes, then, keep=False)\n",
+        "        self._journal.append(changes)\n        then(True)\n",
         _LIVES_SUITE,
     ),
     Mutant(
