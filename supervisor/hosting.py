@@ -17,7 +17,7 @@ from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
 from protocol._outcomes import CallResult
 from protocol._runs import AgentOptions, RunReason, RunStatus
-from supervisor.agent import Agent, Answer, LostRunError
+from supervisor.agent import Agent, Answer
 from supervisor.config_agent import AgentSettings
 from supervisor.core.briefing import briefing, done_when
 from supervisor.core.context import Pins
@@ -75,6 +75,9 @@ class Hosting:
         """The model for a run that is about to be opened. Raises RunRefusal: there is none, or it cannot be had."""
         if len(self._steered) >= MOST_AGENTS:
             raise RunRefusal("overloaded", f"{MOST_AGENTS} agents are steered already; wait for one to end")
+        return self._gateway(options, uid)
+
+    def _gateway(self, options: AgentOptions, uid: int) -> Gateway:
         model = options.model or self._settings.model
         if (options.model or "").startswith(_A_FILE) and uid not in (0, os.geteuid()):
             raise RunRefusal("no_model", "the daemon reads a file for nobody but its own user")
@@ -89,7 +92,7 @@ class Hosting:
     def _again(self, run: LiveRun) -> None:
         assert run.spec.agent is not None
         try:
-            self.host(run, self.prepare(run.spec.agent, run.spec.uid), run.notes)
+            self.host(run, self._gateway(run.spec.agent, run.spec.uid), run.notes)  # however many there were
         except RunRefusal as refusal:
             _LOG.warning("agent_not_resumed", run=run.id, why=str(refusal))
             self._runs.stop(run, RunStatus.PROVIDER_FAILED, RunReason.PERMANENT, str(refusal))
@@ -100,9 +103,8 @@ class Hosting:
             await Agent(line, gateway, run.id, self._machine(run, notes), self._pins(run)).steer()
         except Exception as error:  # noqa: BLE001  # a bug of ours ends this run, and no other
             _LOG.exception("agent_failed", run=run.id)
-            if not isinstance(error, LostRunError):
-                text = f"{type(error).__name__}: {error}"
-                self._runs.stop(run, RunStatus.INTERNAL_ERROR, RunReason.SUPERVISOR_BUG, text, ends_calls=True)
+            text = f"{type(error).__name__}: {error}"
+            self._runs.stop(run, RunStatus.INTERNAL_ERROR, RunReason.SUPERVISOR_BUG, text, ends_calls=True)
         finally:
             self._steered.discard(run.id)
             line.close()
