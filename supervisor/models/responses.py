@@ -24,7 +24,12 @@ from supervisor.models.speech import Tokens, cut, finished, loaded, shaped
 _LEAST_OUT = 16
 """The protocol refuses less."""
 _TEXT_DELTAS = ("response.output_text.delta", "response.refusal.delta")
-_WHY_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "content_policy"}
+_WHY_INCOMPLETE: dict[str, StopReason] = {
+    "": "length",
+    "max_output_tokens": "length",
+    "content_filter": "content_policy",
+}
+"""Some say that they are incomplete and not why, or say so in an event that is called completed."""
 
 
 class _Part(msgspec.Struct):
@@ -129,7 +134,8 @@ class _ResponsesReading:
         for item in () if self._draft.has_calls else response.output or ():
             self._call(item)
         why = (response.incomplete_details or _Why()).reason or ""
-        reason = "end" if kind == "response.completed" else _WHY_INCOMPLETE.get(why, "other")
+        whole = kind == "response.completed" and response.status != "incomplete" and not why
+        reason = "end" if whole else _WHY_INCOMPLETE.get(why, "other")
         return [*said, *finished(self._draft, _usage(response.usage), reason, why or response.status or "")]
 
 

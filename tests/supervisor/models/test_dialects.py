@@ -221,6 +221,21 @@ def test_what_only_the_last_event_lists_is_told_by_it():
 
 
 @pytest.mark.parametrize(
+    ("kind", "details", "reason"),
+    [
+        ("completed", None, "length"),
+        ("completed", {"reason": "content_filter"}, "content_policy"),
+        ("incomplete", None, "length"),
+        ("incomplete", {"reason": "max_output_tokens"}, "length"),
+    ],
+)
+def test_what_says_that_it_is_incomplete_is_whatever_its_event_is_called(kind, details, reason):
+    text = {"type": "message", "content": [{"type": "output_text", "text": "hi"}]}
+    whole = {"output": [text], "status": "incomplete", "incomplete_details": details}
+    assert read(RESPONSES, server_event({"type": f"response.{kind}", "response": whole}))[-1].reason == reason
+
+
+@pytest.mark.parametrize(
     "event",
     [
         {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "m"}}},

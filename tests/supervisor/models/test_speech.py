@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.model_events import ModelError, ModelEvent, Stop, Text, ToolCall
@@ -57,6 +57,7 @@ def test_a_body_that_ends_at_any_byte_before_its_last_word_is_no_turn(name):
 
 
 @each_dialect
+@settings(max_examples=40)
 @given(data=st.data())
 def test_where_the_pieces_fall_changes_nothing(dialect, spoken, data):
     places = sorted(data.draw(st.sets(st.integers(1, len(spoken) - 1), max_size=20)))
@@ -143,6 +144,7 @@ VALUES = st.recursive(
 
 
 @each_dialect
+@settings(max_examples=40)
 @given(value=VALUES)
 def test_no_event_whatever_is_in_it_raises_anything_but_a_failure(dialect, spoken, value):
     reading = dialect.read(REQUEST)
