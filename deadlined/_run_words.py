@@ -20,7 +20,7 @@ from deadlined._conversation import Exchange
 from deadlined._errors import RunStopped
 from protocol import _client_messages as cm
 from protocol._checks import Check, FieldValue
-from protocol._runs import OnDisconnect, RunStatus, RunView, StopRecord
+from protocol._runs import AgentOptions, OnDisconnect, RunStatus, RunView, StopRecord
 
 Going = TypeVar("Going", cm.RunState, cm.ModelReserved, cm.EvidenceTaken)
 
@@ -42,7 +42,7 @@ class RunOptions(TypedDict, total=False):
     wrapup: bool
 
 
-def open_message(options: RunOptions, on_disconnect: OnDisconnect) -> cm.OpenRun:
+def open_message(options: RunOptions, on_disconnect: OnDisconnect, agent: AgentOptions | None = None) -> cm.OpenRun:
     """The message without its number. What is wrong with a limit or the deadline is the daemon's to judge."""
     workspace = options.get("workspace")
     return cm.OpenRun(
@@ -57,6 +57,7 @@ def open_message(options: RunOptions, on_disconnect: OnDisconnect) -> cm.OpenRun
         checks=list(options.get("checks", [])),
         on_disconnect=options.get("on_disconnect", on_disconnect),
         wrapup=options.get("wrapup", False),
+        agent=agent,
     )
 
 

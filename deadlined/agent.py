@@ -96,17 +96,19 @@ async def steer(
     plan: bool = False,
     terms: words.Terms | None = None,
     tell: Callable[[words.Effect | words.Input], None] = lambda _: None,
+    opened: Callable[[str], None] = lambda _: None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
     """The same under Trio, on a connection that is there. ``constraints``: lines that are always shown; ``system``:
     said behind the loop's own words; ``earlier``: messages of the run before, in the same session; ``plan``: first a
-    plan, then its steps.
+    plan, then its steps; ``opened`` hears the run's id.
 
     It goes on while the run waits for a person. Cancelled, it cancels the run, and waits for its end, for a while.
     """
     options["goal"] = task
     options.setdefault("wrapup", True)
     async with client.run(**options) as run:
+        opened(run.id)
         conversation = Conversation(briefing(system), earlier)
         conversation.said_by_user(task)
         own = own_tools(task, await client.tools(), plan)

@@ -5,7 +5,7 @@ Owns the words of the Python interface and the two tasks that read and write. Th
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Literal, Unpack
@@ -25,7 +25,7 @@ from protocol._contracts import ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
-from protocol._runs import ApprovalView, OpenEffect, RunRow
+from protocol._runs import AgentOptions, ApprovalView, OpenEffect, RunRow
 
 ANSWER_TIMEOUT_S = 30.0
 CANCEL_WAIT_S = 10.0
@@ -186,6 +186,25 @@ class AsyncClient:
     async def open_run(self, **options: Unpack[RunOptions]) -> AsyncRun:
         """Begin a run that outlives this client, unless ``on_disconnect="cancel"``."""
         return await self._opened(open_message(options, "keep"))
+
+    async def agent(
+        self,
+        task: str,
+        *,
+        model: str | None = None,
+        constraints: Sequence[str] = (),
+        plan: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun:
+        """Begin a run that the daemon steers itself, with ``model`` (``openai:NAME``; ``scripted:FILE``, with its whole
+        path; None: the one that the daemon's environment names). ``constraints``: lines that the model always sees;
+        ``plan``: first a plan, then its steps. It is kept; ``wait`` for it, or follow its ``events``.
+
+        Raises RequestRefused, also for a model that cannot be had.
+        """
+        agent = AgentOptions(model, plan, list(constraints))
+        options["goal"] = task
+        return await self._opened(open_message(options, "keep", agent))
 
     def attach_run(self, run: str) -> AsyncRun:
         """A handle on any run of the same user, by its id; whether there is one shows at its first use."""

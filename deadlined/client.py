@@ -6,7 +6,7 @@ Owns the words of the Python interface. The wire is ``_conversation``'s, the soc
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal, Unpack
@@ -22,7 +22,7 @@ from protocol._contracts import ToolDescription
 from protocol._events import Event
 from protocol._outcomes import CallResult
 from protocol._places import find_socket
-from protocol._runs import ApprovalView, OpenEffect, RunRow
+from protocol._runs import AgentOptions, ApprovalView, OpenEffect, RunRow
 
 ANSWER_TIMEOUT_S = 30.0
 CANCEL_WAIT_S = 10.0
@@ -154,6 +154,25 @@ class Client:
     def open_run(self, **options: Unpack[RunOptions]) -> Run:
         """Begin a run that outlives this client, unless ``on_disconnect="cancel"``."""
         return self._opened(open_message(options, "keep"))
+
+    def agent(
+        self,
+        task: str,
+        *,
+        model: str | None = None,
+        constraints: Sequence[str] = (),
+        plan: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Run:
+        """Begin a run that the daemon steers itself, with ``model`` (``openai:NAME``; ``scripted:FILE``, with its whole
+        path; None: the one that the daemon's environment names). ``constraints``: lines that the model always sees;
+        ``plan``: first a plan, then its steps. It is kept; ``wait`` for it, or follow its ``events``.
+
+        Raises RequestRefused, also for a model that cannot be had.
+        """
+        agent = AgentOptions(model, plan, list(constraints))
+        options["goal"] = task
+        return self._opened(open_message(options, "keep", agent))
 
     def attach_run(self, run: str) -> Run:
         """A handle on any run of the same user, by its id; whether there is one shows at its first use."""

@@ -31,6 +31,7 @@ from supervisor.runs import RunRefusal, Runs
 _OUTPUT_BYTES = Dimension.OUTPUT_BYTES.value
 _NOT_TOLD = (Dimension.BRANCHES.value, _OUTPUT_BYTES)
 _NO_STEP = "the run has no step left for it"
+_ARGUMENTS_SHOWN = 200
 
 
 class Look(NamedTuple):
@@ -165,6 +166,7 @@ class Judgement:
             "index": run.index,
             "state_version": run.state_version,
             "fingerprint": call.fingerprint,
+            "arguments": _shown(judged),
             "decision": judged.decision,
             "prior": 0 if verdict is None else verdict.prior,
             "charge": _charged(reserved),
@@ -272,6 +274,14 @@ def _phase_in(result: CallResult) -> Phase | None:
 def _charged(reserved: Reservation) -> dict[str, int]:
     """What a call costs when it begins; what it writes is told when it has ended."""
     return {name: n for name, n in reserved.amounts.items() if name not in _NOT_TOLD}
+
+
+def _shown(judged: Judged) -> str | None:
+    """How the arguments begin, for whoever watches; nothing of a tool that declares a secret among them."""
+    if "secret" in judged.contract.roles.values():
+        return None
+    text = judged.arguments
+    return text if len(text) <= _ARGUMENTS_SHOWN else text[:_ARGUMENTS_SHOWN] + "…"
 
 
 def _ask(run: LiveRun, judged: Judged, call_fp: str) -> Ask:

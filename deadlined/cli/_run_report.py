@@ -48,16 +48,23 @@ def stop_lines(stop: StopRecord) -> list[str]:
     """``stuck (repeat_call) at step 4, tool · after 1 m 30 s of 8 m 00 s``, the sentence, what is open, what helps."""
     phase = f", {stop.phase}" if stop.phase else ""
     head = f"{stop.status} ({stop.reason}) at step {stop.step}{phase} · after {_elapsed(stop.deadline)} · {stop.run}"
-    lines = [head, stop.text]
-    lines += [f"answer: {stop.answer}"] if stop.answer else []
-    lines += [f"{name}: {field.value} ({', '.join(field.evidence) or '-'})" for name, field in stop.fields.items()]
-    lines += [f"found: {line}" for line in stop.partial[-_FOUND:]]
+    answer = [f"answer: {stop.answer}"] if stop.answer else []
+    return [line for line in (head, stop.text, *answer, *field_lines(stop), *left_lines(stop)) if line]
+
+
+def field_lines(stop: StopRecord) -> list[str]:
+    """The fields of its answer, each with what it rests on."""
+    return [f"{name}: {field.value} ({', '.join(field.evidence) or '-'})" for name, field in stop.fields.items()]
+
+
+def left_lines(stop: StopRecord) -> list[str]:
+    """What it has found and left, what is open, what it waits for and what would help."""
+    lines = [f"found: {line}" for line in stop.partial[-_FOUND:]]
     lines += [f"left: {one.path}" for one in stop.artefacts[-_FOUND:]]
     lines += [effect_line(effect) for effect in stop.unresolved_effects]
     if stop.outcome == "suspended":
         lines += [f"waits for a decision: deadlined approve {one}, or reject {one}" for one in stop.approvals]
-    lines += [_HELPS[stop.advice]] if stop.advice in _HELPS else []
-    return [line for line in lines if line]
+    return lines + ([_HELPS[stop.advice]] if stop.advice in _HELPS else [])
 
 
 def effect_line(effect: OpenEffect) -> str:
@@ -91,10 +98,11 @@ def step_line(view: RunView) -> str:
 
 def budget_line(view: RunView, names: Iterable[str]) -> str:
     """``tokens_total 13500 of 15000 (90 %) · model_calls 1``: what was used of some budgets."""
-    return " · ".join(f"{name} {_used(view.budgets[name])}" for name in names if name in view.budgets)
+    return " · ".join(f"{name} {used_words(view.budgets[name])}" for name in names if name in view.budgets)
 
 
-def _used(one: DimensionView) -> str:
+def used_words(one: DimensionView) -> str:
+    """``13500 of 15000 (90 %)``; without a limit what was used alone."""
     if one.limit is None:
         return str(one.used)
     return f"{one.used} of {one.limit} {_percent(one)}".rstrip()

@@ -35,6 +35,7 @@ COMMANDS = {
     "top": ("top", "Watch workers and calls; kill with a key."),
     "kill": ("kill", "End a call or a run and wait until it is gone."),
     "run": ("run", "Steer a run: one deadline and one budget over many calls."),
+    "agent": ("agent", "Have a model work on a task, under one deadline and one budget."),
     "approvals": ("approvals", "List the calls that wait for a person."),
     "approve": ("approvals", "Let a call run, and wait for its result."),
     "reject": ("approvals", "Do not let a call run."),
