@@ -49,6 +49,9 @@ _CALL_REASON = {
 }
 
 
+_CHECKS_CUT = "the budget was used up before the checks had ended; conclude with what is known, then finish"
+
+
 class RunRefusal(Exception):  # noqa: N818  # an answer on its way to a client, not an error of ours
     """Why something asked of a run is not done. ``code`` is the wire's."""
 
@@ -347,6 +350,8 @@ class Runs:
                 case machine.WrapUp():
                     self.ledger.open_wrap_up(run.node)
                     self._keep_time(run)
+                    if run.finishers:  # its checks were cut off: nobody else would tell who asked for them
+                        self._refuse_finish(run, machine.RefuseFinish(_CHECKS_CUT, run.machine.refusals))
                 case machine.Suspend():
                     self._suspend(run, effect)
                 case machine.Resume():

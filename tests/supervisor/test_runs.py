@@ -170,6 +170,24 @@ def test_a_run_that_wraps_up_begins_no_other(world: World) -> None:
     assert caught.value.code == "wrapping_up"
 
 
+def test_who_asked_for_the_end_hears_that_the_checks_were_cut_off_and_may_conclude(world: World) -> None:
+    run = world.open(checks=["true"], wrapup=True)
+    heard: list[str] = []
+    run.finishers.append((world, 1))
+    world.runs.refusers[world, 1] = lambda feedback, _refusals: heard.append(feedback)
+    world.runs.check = lambda _run, _number: None
+    world.runs.feed(run, machine.FinishAsked("done", 1))
+    world.runs.feed(run, machine.Began())
+    world.runs.stop(run, RunStatus.BUDGET_EXHAUSTED, RunReason.TIME_BUDGET)
+    assert heard == []
+    world.runs.feed(run, machine.Ended(2))
+    assert run.machine.state is State.WRAPPING
+    assert len(heard) == 1
+    world.runs.feed(run, machine.FinishAsked("what is known", 3))
+    assert run.stop is not None
+    assert (stop_of(run), run.stop.answer) == (("budget_exhausted", "time_budget"), "what is known")
+
+
 def test_one_uid_has_so_many_runs_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "MOST_RUNS", 2)
     first, _second = world.open(), world.open()
