@@ -91,7 +91,7 @@ def _open_cell(setup: Setup, kind: str, place: str) -> Iterator[subprocess.Popen
         cell = subprocess.Popen(
             [sys.executable, "-m", "bench.compare.cell", setup.peer, setup.name, kind],
             cwd=REPOSITORY,
-            env={**child_environment(), **_OFFLINE, PLACE: place},
+            env={**child_environment(), **_OFFLINE, PLACE: place, "TMPDIR": place},  # what it leaves goes too
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
