@@ -74,8 +74,8 @@ def run_agent(
 ) -> Outcome:
     """Work on ``task`` until its run has stopped, and return why. ``decide`` is asked each round what to do next.
 
-    Blocking. ``options`` as for `Client.run`. A run that waits for a person has stopped too: `steer` goes on with it.
-    Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels the run and its calls.
+    Blocking, also while the run waits for a person, who decides somewhere else (`deadlined approvals`, `Run.resume`).
+    ``options`` as for `Client.run`. Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels the run and its calls.
     """
 
     async def main() -> Outcome:
