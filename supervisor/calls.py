@@ -161,6 +161,8 @@ class Calls:
         if not isinstance(call, LiveCall) or call.result is not None or call.id in self.live:
             return call
         self._start(call, submit.detach)
+        if call.stake is not None:  # its frame is on its way, mostly: time to count while its tool works
+            call.stake.run.detectors.catch_up()
         return call
 
     def start_own(self, run: LiveRun, submit: Submit) -> LiveCall:

@@ -30,6 +30,7 @@ from supervisor.runs import RunRefusal, Runs
 
 _OUTPUT_BYTES = Dimension.OUTPUT_BYTES.value
 _NOT_TOLD = (Dimension.BRANCHES.value, _OUTPUT_BYTES)
+_WENT_WELL = (Status.OK, Status.NO_RESULT)
 _NO_STEP = "the run has no step left for it"
 _ARGUMENTS_SHOWN = 200
 
@@ -63,6 +64,9 @@ class Judgement:
 
     def run_of(self, name: str, uid: int) -> LiveRun:
         """The run that a call is submitted in, which takes calls. Raises Refusal."""
+        found = self._runs.going(name)
+        if found is not None and _takes_calls(found) and found.known and uid == found.spec.uid:
+            return found  # of nearly all calls
         try:
             run = self._runs.running(name, uid)
         except RunRefusal as refusal:
@@ -190,7 +194,7 @@ class Judgement:
         run = stake.run
         self._notice_deadline(run, result)
         run.in_flight.pop(call.id, None)
-        if run.doing.get(stake.ask.situation_fp) is call:
+        if run.doing and run.doing.get(stake.ask.situation_fp) is call:
             del run.doing[stake.ask.situation_fp]
         charge = self._pay(stake, result)
         if result.reason is Reason.OUTPUT_LIMIT:
@@ -205,14 +209,14 @@ class Judgement:
             run.evidence.add(call.id)
         self._heed(run, result)
         run.last = stop_records.last_action(result)
-        run.partial.append(stop_records.partial_line(result))
-        run.artefacts.extend(stop_records.artefacts(result))
+        run.partial.append(stop_records.beginning(result))
+        if result.output.streams or result.workdir:
+            run.artefacts.extend(stop_records.artefacts(result))
         return charge
 
     def _notice_deadline(self, run: LiveRun, result: CallResult) -> None:
         """A call that ends with its run may be told before the run's own timer: then it says what the run was doing."""
-        now = now_ns()
-        if result.reason is Reason.TIME_BUDGET and run.machine.next_timer_ns() <= now:
+        if result.reason is Reason.TIME_BUDGET and run.machine.next_timer_ns() <= (now := now_ns()):
             self._runs.feed(run, machine.Overdue(now, phase_of(run) if len(run.in_flight) > 1 else _phase_in(result)))
 
     def _heed(self, run: LiveRun, result: CallResult) -> None:
@@ -242,7 +246,7 @@ class Judgement:
             return {name: -amount for name, amount in _charged(stake.reservation).items()}
         written = {_OUTPUT_BYTES: result.output.bytes}
         self._ledger.settle(stake.reservation, written)
-        return {name: n for name, n in written.items() if n}
+        return written if result.output.bytes else {}
 
     def _blocked(self, run: LiveRun, ask: Ask, verdict: Verdict) -> Refusal:
         run.detectors.blocked(ask, verdict)
@@ -259,6 +263,10 @@ class Judgement:
         self._runs.refused(run, refused)
         retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
         return Refusal(Reason.BUDGET, refused.text + retryable)
+
+
+def _takes_calls(run: LiveRun) -> bool:
+    return run.machine.state is State.RUNNING and run.stop is None
 
 
 def _phase_in(result: CallResult) -> Phase | None:
@@ -307,9 +315,9 @@ def _outcome(result: CallResult, call: LiveCall, call_fp: str, changed: bool) ->
     outcome_fp = outcome_fingerprint(result, contract)
     feedback = error is not None and error.class_ is ErrorClass.FEEDBACK
     return Outcome(
-        ok=result.status in (Status.OK, Status.NO_RESULT),
-        outcome_fp=outcome_fp,
-        unknown=result.delivery is Delivery.UNKNOWN,
+        result.status in _WENT_WELL,
+        outcome_fp,
+        result.delivery is Delivery.UNKNOWN,
         killed_at_deadline=result.status is Status.KILLED and result.reason is Reason.TIME_BUDGET,
         error_code="" if error is None else error.code,
         error_place=outcome_fp if feedback else "",

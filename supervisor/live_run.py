@@ -13,6 +13,7 @@ from supervisor.core.detectors import Detectors
 from supervisor.core.evidence import Evidence
 from supervisor.core.profiles import Effective
 from supervisor.core.run import RunMachine, State
+from supervisor.core.stop_records import Beginning
 
 if TYPE_CHECKING:
     from supervisor.live_call import LiveCall
@@ -115,7 +116,7 @@ class LiveRun:
         self.asked: dict[int, AskedModel] = {}
         self.approvals: set[str] = set()
         self.fired: deque[FiredDetector] = deque(maxlen=_FIRED_KEPT)
-        self.partial: deque[str] = deque(maxlen=_LINES_KEPT)
+        self.partial: deque[str | Beginning] = deque(maxlen=_LINES_KEPT)
         self.artefacts: deque[Artefact] = deque(maxlen=_FILES_KEPT)
         self.last: LastAction | None = None
         self.refused: str | None = None

@@ -86,6 +86,8 @@ class Rounds:
 
     def act_on(self, run: LiveRun, verdict: Verdict) -> None:
         """What a detector said of the run as a whole."""
+        if not verdict.fired:
+            return
         self.note_fired(run, verdict)
         if not verdict.settles:
             return

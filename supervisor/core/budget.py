@@ -51,7 +51,10 @@ _VIEWED = tuple(dimension for dimension in Dimension if dimension is not Dimensi
 
 
 class Level(StrEnum):
-    """How high a node stands. Sub-runs are runs."""
+    """How high a node stands. Sub-runs are runs. Hashed as the text that it is: nodes are looked up per call, and the
+    hash of Enum is a Python function."""
+
+    __hash__ = str.__hash__
 
     TENANT = "tenant"
     USER = "user"

@@ -19,7 +19,9 @@ Rules
 6. Refused calls (unknown tool, invalid arguments) are counted while no good one comes between.
 7. Several fire: the highest level wins, then the order of `_ORDER`. A set that observes lets everything pass, and tells
    what would have fired.
-8. The machine is total: an end of an attempt that is not known means nothing. Memory is bounded, whatever comes.
+8. What `begin` is told may be counted later (`catch_up`), and is before anything else is asked or told: who is about to
+   send the call need not wait for it.
+9. The machine is total: an end of an attempt that is not known means nothing. Memory is bounded, whatever comes.
 """
 
 from __future__ import annotations
@@ -137,6 +139,8 @@ class Detectors:
         self._streaks = ErrorStreaks()
         self._novelty = Novelty()
         self._open: dict[int, Attempt] = {}
+        self._begun: list[tuple[int, Ask, str, Verdict | None]] = []
+        """Not counted yet (rule 8)."""
         self._number = 0
         self._refused: dict[str, int] = {"unknown_tool": 0, "invalid_arguments": 0}
 
@@ -144,6 +148,7 @@ class Detectors:
 
     def before(self, ask: Ask) -> Verdict:
         """What holds for this call now. Changes nothing."""
+        self.catch_up()
         tally, wait_ms = None, 0
         found: list[_Found] = []
         if ask.call_fp in self._tallies:  # else it is new: it repeats nothing, and is in no lap
@@ -162,23 +167,32 @@ class Detectors:
     def begin(self, ask: Ask, call_id: str, verdict: Verdict | None = None) -> int:
         """The call is executed now (``ask.now_ns``). ``verdict``: that of `before`, None where it was not asked (a call
         that was approved). Returns the token for `end`."""
-        generation = self._tallies.begin(ask.call_fp, ask.situation_fp, ask.now_ns)
-        attempt = self._attempt(ask, call_id, generation, verdict)
-        self._open[attempt.number] = attempt
-        self._refused["unknown_tool"] = self._refused["invalid_arguments"] = 0
-        self._novelty.did(poll=attempt.poll)
-        return attempt.number
+        self._number += 1
+        self._begun.append((self._number, ask, call_id, verdict))
+        return self._number
+
+    def catch_up(self) -> None:
+        """Count what has begun; see rule 8."""
+        while self._begun:
+            number, ask, call_id, verdict = self._begun.pop(0)
+            generation = self._tallies.begin(ask.call_fp, ask.situation_fp, ask.now_ns)
+            attempt = self._open[number] = self._attempt(number, ask, call_id, generation, verdict)
+            self._refused["unknown_tool"] = self._refused["invalid_arguments"] = 0
+            self._novelty.did(poll=attempt.poll)
 
     def blocked(self, ask: Ask, verdict: Verdict) -> None:
         """The call is not executed, because of this verdict of `before`."""
+        self.catch_up()
         if verdict.level == "too_early":
             return
         generation = self._tallies.blocked(ask.call_fp, ask.situation_fp)
-        attempt = self._attempt(ask, "", generation, verdict)
+        self._number += 1
+        attempt = self._attempt(self._number, ask, "", generation, verdict)
         self._novelty.did(poll=attempt.poll)
 
     def end(self, token: int, outcome: Outcome) -> bool:
         """The attempt of this token has ended. Returns whether it brought something that this run had never seen."""
+        self.catch_up()
         attempt = self._open.pop(token, None)
         if attempt is None:
             return False
@@ -192,6 +206,7 @@ class Detectors:
 
     def refused(self, kind: Refused) -> Verdict:
         """A call that cannot be made, whose refusal says what can. Counts it; the verdict is a pass or a stop."""
+        self.catch_up()
         count = self._refused[kind]
         self._refused[kind] += 1
         self._novelty.did(poll=False)
@@ -205,14 +220,16 @@ class Detectors:
 
     def evidence(self, evidence_id: str) -> bool:
         """A validator has accepted this piece of evidence. Returns whether it is new."""
+        self.catch_up()
         return self._novelty.see("v", evidence_id)
 
     def step_over(self) -> Verdict:
         """A step has ended: a pass, or no_progress. Where a person is asked, the row of steps begins anew."""
+        self.catch_up()
         row = self._novelty.step_over()
         level = self.settings.no_progress.at(row)
         if level is None:
-            return Verdict(prior=row)
+            return Verdict(prior=row) if row else _PASS
         action = self.settings.no_progress_action
         if action == "ask" and not self.settings.observe:
             self._novelty.row = 0
@@ -223,6 +240,7 @@ class Detectors:
 
     def dump(self) -> dict[str, Any]:
         """The whole state as JSON can carry it; equal states give equal dumps."""
+        self.catch_up()
         ring = {attempt.number: attempt for attempt in self._window.attempts}
         attempts = list((ring | self._open).values())
         for attempt in attempts:
@@ -241,6 +259,7 @@ class Detectors:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what `dump` gave, of a machine with the same settings."""
+        self._begun.clear()
         known = {attempt.number: attempt for attempt in msgspec.convert(state["attempts"], list[Attempt])}
         self._number = state["number"]
         self._window = Window(self.settings.window)
@@ -360,10 +379,9 @@ class Detectors:
             else (),
         )
 
-    def _attempt(self, ask: Ask, call_id: str, generation: int, verdict: Verdict | None) -> Attempt:
-        self._number += 1
+    def _attempt(self, number: int, ask: Ask, call_id: str, generation: int, verdict: Verdict | None) -> Attempt:
         attempt = Attempt(
-            self._number,
+            number,
             ask.tool,
             ask.call_fp,
             call_id,
@@ -385,14 +403,18 @@ class Detectors:
         see = self._novelty.see
         if attempt.self_judged:
             return bool(outcome.own_fingerprint) and see("f", f"{attempt.tool}\0{outcome.own_fingerprint}")
-        seen = [see("a", one) for one in outcome.artefacts] + [see("v", one) for one in outcome.evidence]
+        new = False
+        for one in outcome.artefacts:
+            new |= see("a", one)
+        for one in outcome.evidence:
+            new |= see("v", one)
         if outcome.ok and attempt.outcome is not None:
-            seen.append(see("o", attempt.outcome))
+            new |= see("o", attempt.outcome)
         if outcome.test_digest:
-            seen.append(see("t", outcome.test_digest))
+            new |= see("t", outcome.test_digest)
         if outcome.feedback and not outcome.ok and outcome.error_code:
-            seen.append(see("e", f"{outcome.error_code}\0{outcome.error_place}"))
-        return any(seen)
+            new |= see("e", f"{outcome.error_code}\0{outcome.error_place}")
+        return new
 
 
 def _found(

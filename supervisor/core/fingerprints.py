@@ -18,12 +18,12 @@ import hashlib
 from typing import Any
 
 from protocol._contracts import Contract
-from protocol._outcomes import CallResult, OutputInfo, Status
+from protocol._outcomes import CallResult, ErrorInfo, OutputInfo, Status
 from supervisor.core.call_form import Surroundings
 from supervisor.core.canonical import canonical
 from supervisor.core.contract_hash import contract_hash
 from supervisor.core.output import without_marker, without_place
-from supervisor.core.scrubbing import Scrub, Scrubber, scrub_of
+from supervisor.core.scrubbing import Scrubber, scrub_of
 from supervisor.core.tools import ServedTool
 
 __all__ = [
@@ -64,25 +64,29 @@ def situation(call_fp: str, state_version: int) -> str:
 
 def outcome_fingerprint(result: CallResult, contract: Contract) -> str:
     """64 digits of what came of a call (rules 3 to 5)."""
-    error, exit_, scrub = result.error, result.exit, scrub_of(contract.scrub)
-    scrubber = Scrubber(scrub)
+    error, exit_, content, items = result.error, result.exit, result.content, result.items
+    scrubber = Scrubber(scrub_of(contract.scrub)) if contract.scrub else None
+    if scrubber is not None:
+        content, items = scrubber.content(content), scrubber.content(items)
     parts: list[Any] = [
         result.status,
         error.code if error else None,
         [exit_.code, exit_.signal] if exit_ else None,
-        scrubber.content(result.content),
-        scrubber.content(result.items),
+        content,
+        items,
     ]
     if result.status in _ENDED:
-        parts.append(scrubber.text(error.message) if error else None)
-        parts.append(_written(result.output, scrub, scrubber))
+        parts.append(_message(error, scrubber) if error else None)
+        parts.append(_written(result.output, scrubber) if result.output.bytes else None)
     return hashlib.sha256(b"deadlined.outcome.v1\0" + canonical(parts)).hexdigest()
 
 
-def _written(output: OutputInfo, scrub: Scrub, scrubber: Scrubber) -> Any:
-    if not output.bytes:
-        return None
-    if scrub.patterns:
+def _message(error: ErrorInfo, scrubber: Scrubber | None) -> str:
+    return error.message if scrubber is None else scrubber.text(error.message)
+
+
+def _written(output: OutputInfo, scrubber: Scrubber | None) -> Any:
+    if scrubber is not None and scrubber.has_patterns:
         return scrubber.text(without_marker(output.view))
     sizes = {name: stream.bytes for name, stream in output.streams.items() if stream.bytes}
     if output.sha256 is not None and len(sizes) == 1:

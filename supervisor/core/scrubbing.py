@@ -50,6 +50,11 @@ class Scrubber:
     def __init__(self, scrub: Scrub) -> None:
         self._scrub, self._left = scrub, MOST_TEXT
 
+    @property
+    def has_patterns(self) -> bool:
+        """Whether there is anything to be covered in a text."""
+        return bool(self._scrub.patterns)
+
     def text(self, text: str) -> str:
         """A text with its volatile parts covered."""
         if not self._scrub.patterns or len(text) > self._left:

@@ -6,6 +6,7 @@ The words are `protocol/_runs.py`'s. Advice by status is the table of outcomes: 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from protocol._budgets import DimensionView, code_of
 from protocol._deadlines import NS_PER_MS
@@ -34,6 +35,8 @@ _HINTS = {
 }
 _ANSWER = "it goes on when a person has answered (deadlined agent resume, or resume_run)"
 _LINE = 160
+Beginning: TypeAlias = tuple[str, Status, str]
+"""Of what a call has said: its tool, how it ended, the text."""
 
 
 def outcome_of(status: RunStatus) -> Outcome:
@@ -88,11 +91,30 @@ _BUDGETS = frozenset(reason for reason in RunReason if reason.value.endswith("_b
 
 def partial_line(result: CallResult) -> str:
     """One line on a call, for the partial result: what it was and how its answer begins."""
-    said = result.output.view or ("" if result.content is None else str(result.content))
+    return line_of(beginning(result))
+
+
+def beginning(result: CallResult) -> Beginning:
+    """What a line on a call can be made of later, by `line_of`: most runs never say it. No more than a little of what
+    the result holds stays with it."""
+    content = result.content
+    said = result.output.view or (content if isinstance(content, str) else "" if content is None else str(content))
     if result.error is not None:
         said = result.error.message
-    first = " ".join(said.split())[:_LINE]
-    return f"{result.tool}: {result.status}" + (f": {first}" if first else "")
+    return result.tool, result.status, said if len(said) <= _LINE else _words_of(said)
+
+
+def line_of(said: Beginning | str) -> str:
+    """The line; one that is made already (in an earlier life of the run) stays as it is."""
+    if isinstance(said, str):
+        return said
+    tool, status, text = said
+    first = _words_of(text)
+    return f"{tool}: {status}" + (f": {first}" if first else "")
+
+
+def _words_of(text: str) -> str:
+    return " ".join(text.split())[:_LINE]
 
 
 def last_action(result: CallResult) -> LastAction:
