@@ -7,18 +7,8 @@ the copy.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """``name``: what is taken away. ``suite``: paths for pytest, below ``tests``."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    suite: str
-
+from tests.mutants import of_models
+from tests.mutants.mutant import Mutant
 
 _RUN = "supervisor/core/run.py"
 _RUN_SUITE = "tests/supervisor/core/test_run.py"
@@ -52,6 +42,7 @@ _JOURNAL = "supervisor/journal/journal.py"
 _LIVES_SUITE = "tests/supervisor/core/test_stateful.py"
 
 MUTANTS = (
+    *of_models.MUTANTS,
     Mutant(
         "what is to be written together is written one by one",
         _JOURNAL,
