@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,20 @@ from tests.proven.listing import SUBJECTS, TESTS, Row, Subject
 from tests.proven.verdict import verdict
 
 CASES = SUBJECTS["cases"]
+
+
+@functools.cache
+def parsed() -> dict[Path, tuple[bytes, ast.Module]]:
+    """Every file of the tests, its text and its tree."""
+    sources = {path: path.read_bytes() for path in TESTS.rglob("*.py")}
+    return {path: (source, ast.parse(source)) for path, source in sources.items() if b"mark" in source}
+
+
+def trees(*words: str) -> Iterator[tuple[Path, ast.Module]]:
+    """The files in which any of the words stands at all."""
+    for path, (source, tree) in parsed().items():
+        if any(word.encode() in source for word in words):
+            yield path, tree
 
 
 def marks(tree: ast.AST, mark: str) -> Iterator[ast.Call]:
@@ -61,8 +76,8 @@ def test_an_entailed_row_stands_and_falls_with_the_rows_that_entail_it() -> None
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=list(SUBJECTS))
 def test_every_mark_of_a_test_names_rows_of_the_list(subject: Subject) -> None:
     rows = subject.rows()
-    for path in TESTS.rglob("*.py"):
-        for call in marks(ast.parse(path.read_bytes()), subject.mark):
+    for path, tree in trees(subject.mark):
+        for call in marks(tree, subject.mark):
             ids = [argument.value if isinstance(argument, ast.Constant) else None for argument in call.args]
             assert ids, f"{path.name}:{call.lineno} names nothing"
             assert set(ids) <= rows.keys(), f"{path.name}:{call.lineno}: {ids}"
@@ -101,6 +116,10 @@ def test_unmarked(): raise AssertionError
 """
 
 
+_PLAIN = "-p no:cacheprovider -p no:trio -p no:anyio -p no:hypothesispytest"
+"""Plugins that the small suite has no use for; each takes longer to load than the suite to run."""
+
+
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     tests = TESTS / "proven"
@@ -110,7 +129,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
         (directory / "proven" / file).write_bytes((tests / file).read_bytes())
     (directory / "__init__.py").touch()
     (directory / "test_small.py").write_text(SUITE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = case(id): x\naddopts = -p no:cacheprovider\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers = case(id): x\naddopts = {_PLAIN}\n")
     monkeypatch.setattr(command, "TESTS", directory)
     monkeypatch.chdir(tmp_path)
     return Subject("small", "case", tmp_path / "small.toml")
@@ -155,12 +174,12 @@ def test_tests_with_real_processes_lie_where_the_rest_is_looked_for() -> None:
     looked_in = ("tests/contract/", "tests/supervisor/containment/")
     makefile = (TESTS.parent / "Makefile").read_text(encoding="utf-8")
     assert " ".join(["tests/contract", "tests/supervisor/containment"]) in makefile
-    for path in TESTS.rglob("*.py"):
+    for path, tree in trees("contract", "chaos"):
         place = path.relative_to(TESTS.parent).as_posix()
         if not place.startswith(looked_in):
             marked = {
                 node.attr
-                for node in ast.walk(ast.parse(path.read_bytes()))
+                for node in ast.walk(tree)
                 if isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Attribute)
                 and node.value.attr == "mark"
