@@ -144,6 +144,8 @@ class Approvals:
 
     def confirm(self, run: LiveRun, arguments: str, why: str) -> None:
         """Ask a person about the end of a run, which waits for that. Raises Refusal."""
+        if self._journal.refuses:  # a question that the next life would not know is not asked
+            raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble or "the journal takes nothing")
         frame = self.runs.frame_of(run, f"{run.step}.{run.index}")
         checkpoint = self.questions.confirmation(run.spec.uid, run.id, arguments, why, frame)
         with self._journal.together():

@@ -38,6 +38,9 @@ FINE = '{ "n": 1 }'
 class Disk:
     """A journal that takes what it is given, when the test lets it."""
 
+    refuses = False
+    trouble = "the disk is full"
+
     def __init__(self) -> None:
         self.takes: bool | None = True
         """None: it has not answered yet."""
@@ -466,6 +469,13 @@ async def test_a_person_sees_the_answer_when_it_is_on_the_disk_and_confirms_it_o
     assert (await world.decide(name)).approval.state == "consumed"
     assert world.runs.said == [("asked", name), ("confirmed", "fine")]
     assert world.calls.begun == []
+
+
+async def test_nobody_is_asked_about_an_end_while_the_disk_takes_nothing(world: World) -> None:
+    world.disk.refuses = True
+    with pytest.raises(Refusal, match="the disk is full"):
+        world.confirm()
+    assert (world.approvals.book.pending(), world.runs.said) == ([], [])
 
 
 async def test_a_no_to_the_end_of_a_run_answers_for_no_call(world: World) -> None:
