@@ -32,6 +32,7 @@ WORKLOADS = (
     "commands",
     "journal",
     "run_cost",
+    "hung_phases",
 )
 _OUT = Path(__file__).resolve().parent / "out"
 _INTERRUPTED, _DEFECT = 130, 1

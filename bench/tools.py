@@ -64,6 +64,12 @@ def c_loop(report: str, ctx: Context) -> int:
     return sum(range(int(LIFETIME_S) * 50_000_000))
 
 
+@tool(name="bench_spin", approval="never")
+def spin() -> int:
+    """The same, and nobody is told that it has begun."""
+    return sum(range(int(LIFETIME_S) * 50_000_000))
+
+
 @tool(name="bench_deaf", approval="never")
 def deaf(report: str, ctx: Context) -> None:
     """Ignore every signal that can be ignored, and sleep."""

@@ -41,6 +41,13 @@ _DETECTORS_SUITE = "tests/supervisor/core/test_detectors.py tests/supervisor/cor
 _JOURNAL = "supervisor/journal/journal.py"
 _LIVES_SUITE = "tests/supervisor/core/test_stateful.py"
 
+_TURN = "supervisor/core/turn.py"
+_TURN_SUITE = "tests/supervisor/core/test_turn.py tests/supervisor/core/test_turn_whole.py"
+_SAID, _SAID_SUITE = "supervisor/core/conversation.py", "tests/supervisor/core/test_conversation.py"
+_AGENT, _AGENT_SUITE = "supervisor/agent.py", "tests/supervisor/test_agent.py"
+_HOSTING, _HOSTING_SUITE = "supervisor/hosting.py", "tests/supervisor/test_hosting.py"
+_ROUNDS, _RUN_DESK_SUITE = "supervisor/rounds.py", "tests/supervisor/test_run_desk.py"
+
 MUTANTS = (
     *of_models.MUTANTS,
     Mutant(
@@ -637,5 +644,239 @@ MUTANTS = (
         "if ask.text and ask.read_only and ask.refresh is",
         "if ask.text and ask.refresh is",
         _DETECTORS_SUITE,
+    ),
+    Mutant(
+        "a turn that was cut for its length is done",
+        _TURN,
+        'if given.stop == "length":',
+        'if given.stop == "never":',
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "calls whose arguments are cut are made",
+        _TURN,
+        "if is_cut(call.arguments)), None)",
+        "if False), None)",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a failure that passes is tried again for ever",
+        _TURN,
+        "        self._retries += 1\n",
+        "",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "another attempt is a round of its own",
+        _TURN,
+        "self.terms.max_out, self._retries == 0)",
+        "self.terms.max_out, True)",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a turn that failed is spent though it never began",
+        _TURN,
+        "given.usage or (Usage(0, 0) if costs_nothing(given.failure) else None)",
+        "given.usage",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a last word may have tools",
+        _TURN,
+        '[*messages, Message("user", WRAP_UP)], ()',
+        '[*messages, Message("user", WRAP_UP)], tools',
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "calls of a last word are made",
+        _TURN,
+        (
+            "            self.conversation.decided(text, (), self.round)\n"
+            "            self.state = State.CHECKING\n"
+            "            return (settle, words.AskFinish(Finish(text), plain=True))\n"
+        ),
+        "            pass\n",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "all calls of a turn have one key",
+        _TURN,
+        'f"{self.decision}.{number}"',
+        'f"{self.decision}"',
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "finish beside other calls is one of the daemon's",
+        _TURN,
+        "return _NOT_ALONE.format(call.name) if self.own.is_own(call) else self.own.barred(call)",
+        "return self.own.barred(call)",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "nothing is kept before a call",
+        _TURN,
+        "return (self._keep(), words.Act(tuple(declined), self._proposed))",
+        "return (words.Act(tuple(declined), self._proposed),)",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a call that waited is forgotten when the run goes on",
+        _TURN,
+        "        self._proposed = tuple(waiting)\n        if waiting:",
+        "        self._proposed = ()\n        if waiting:",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a person's answer is lost",
+        _TURN,
+        'said = f"[a person answers] {given.answer}\\n{more}".rstrip()',
+        'said = f"[a person answers]\\n{more}".rstrip()',
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a machine that has settled goes on",
+        _TURN,
+        "        if self.state is State.SETTLED:\n            return _STAY\n",
+        "",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "a refused finish goes unsaid",
+        _TURN,
+        "            self._texts[call.id] = text\n",
+        '            self._texts[call.id] = ""\n',
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "what a model is told is without its number",
+        _TURN,
+        'self._texts[proposed.call.id] = f"{line}\\n{observation(result)}"',
+        "self._texts[proposed.call.id] = observation(result)",
+        _TURN_SUITE,
+    ),
+    Mutant(
+        "half a character goes on as it came",
+        _SAID,
+        'return text if text.isascii() else text.encode("utf-8", "replace").decode()',
+        "return text",
+        _SAID_SUITE,
+    ),
+    Mutant(
+        "a request may be without a result",
+        _SAID,
+        "if call.id not in answered:",
+        "if False:",
+        _SAID_SUITE,
+    ),
+    Mutant(
+        "two calls may have one id",
+        _SAID,
+        "while not unique or unique in self._ids:",
+        "while not unique:",
+        _SAID_SUITE,
+    ),
+    Mutant(
+        "no step is ever folded",
+        _SAID,
+        "if len(self._lines) <= FOLD_AFTER:",
+        "if True:",
+        _SAID_SUITE,
+    ),
+    Mutant(
+        "steps of an earlier run are steps of this one",
+        _SAID,
+        "msgspec.structs.replace(_sayable(message), step=None)",
+        "_sayable(message)",
+        _SAID_SUITE,
+    ),
+    Mutant(
+        "a model may think for ever",
+        _AGENT,
+        "nursery.cancel_scope.deadline = loop_time(effect.until_ns + _LATER_NS)",
+        "nursery.cancel_scope.deadline = loop_time(effect.until_ns + 10**15)",
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "a model that is asked outlives its run",
+        _AGENT,
+        "            nursery.start_soon(self._cut_when_stopped, nursery.cancel_scope)\n",
+        "",
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "a stream without its stop counts",
+        _AGENT,
+        "        kind = FailureKind.EMPTY_STREAM if draft.empty else FailureKind.CUT_STREAM\n",
+        (
+            '        return words.Decided("".join(draft.text), tuple(draft.calls), "end", None, now_ns())\n'
+            "        kind = FailureKind.EMPTY_STREAM if draft.empty else FailureKind.CUT_STREAM\n"
+        ),
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "calls of a turn are made one after the other",
+        _AGENT,
+        (
+            "        sent = [self._line.send(self._submit(proposed)) for proposed in effect.proposed]\n"
+            "        answers = [await self._line.answer(asked) for asked in sent]\n"
+        ),
+        "        answers = [await self._ask(self._submit(proposed)) for proposed in effect.proposed]\n",
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "a call does not say under which key it is made",
+        _AGENT,
+        "key=proposed.key, decision",
+        "decision",
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "a model may give its budget back",
+        _AGENT,
+        "max(0, min(amount, MOST_AMOUNT)) for",
+        "min(amount, MOST_AMOUNT) for",
+        _AGENT_SUITE,
+    ),
+    Mutant(
+        "an agent that breaks leaves its run to itself",
+        _HOSTING,
+        "            self._runs.stop(run, RunStatus.INTERNAL_ERROR, RunReason.SUPERVISOR_BUG, text, ends_calls=True)\n",
+        "",
+        _HOSTING_SUITE,
+    ),
+    Mutant(
+        "what was kept in an earlier life is not looked at",
+        _HOSTING,
+        "        if notes:\n",
+        "        if False:\n",
+        _HOSTING_SUITE,
+    ),
+    Mutant(
+        "a model is not given back",
+        _HOSTING,
+        "                await gateway.aclose()\n",
+        "                pass\n",
+        _HOSTING_SUITE,
+    ),
+    Mutant(
+        "retries of models cost nothing",
+        _ROUNDS,
+        "self._ledger.charge(run.node, _RETRY)",
+        "self._ledger.charge(run.node, {})",
+        _RUN_DESK_SUITE,
+    ),
+    Mutant(
+        "decisions of two lives have one name",
+        "supervisor/run_recovery.py",
+        'kept.get("reservations", 0)',
+        "0",
+        _RUN_DESK_SUITE,
+    ),
+    Mutant(
+        "a last word may ask a person",
+        _ROUNDS,
+        '        _refuse(too_long("the question", question, MOST_TEXT))\n        self._refuse_wrapping(run)\n',
+        '        _refuse(too_long("the question", question, MOST_TEXT))\n',
+        _RUN_DESK_SUITE,
     ),
 )

@@ -178,7 +178,9 @@ def test_every_input_is_answered_in_every_state_and_one_that_means_nothing_chang
         effects = loop.on(given_)
         if loop.machine.state is state and effects == ():
             assert loop.machine.dump() == before
-        if isinstance(given_, words.RunStopped) and state is not State.SETTLED:
+        if state is State.SETTLED:
+            assert (loop.machine.state, effects) == (State.SETTLED, ())
+        elif isinstance(given_, words.RunStopped):
             assert loop.machine.state in (State.SUSPENDED, State.SETTLED)
 
 
