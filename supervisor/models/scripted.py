@@ -193,8 +193,18 @@ class ScriptedGateway:
 
 
 def _fits(turn: Turn, request: Request) -> bool:
-    last = next((message.text for message in reversed(request.messages) if not message.pinned), "")
-    return turn.when is None or re.search(turn.when, last) is not None
+    return turn.when is None or re.search(turn.when, _heard_last(request)) is not None
+
+
+def _heard_last(request: Request) -> str:
+    """All that was said to the model since it said something itself; what the host repeats each time is not that."""
+    heard: list[str] = []
+    for message in request.messages:
+        if message.role == "assistant":
+            heard.clear()
+        elif message.role != "system" and not message.pinned:
+            heard.append(message.text)
+    return "\n".join(heard)
 
 
 def _steps(request: Request) -> int:

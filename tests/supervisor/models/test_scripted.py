@@ -115,7 +115,10 @@ async def test_a_turn_that_does_not_fit_what_was_said_last_is_passed_over(play):
         text = "finish"
     """)
     for last, expected in (("pending", "again"), ("still pending", "again"), ("green", "finish")):
-        assert await words(model, 1, Request([Message("user", "go"), Message("tool", last, answers="c")])) == [expected]
+        said_before = [Message("user", "red"), Message("assistant", "red")]
+        told = [Message("tool", last, answers="c"), Message("tool", "another result", answers="d")]
+        repeated = Message("user", "red", pinned=True)
+        assert await words(model, 1, Request([*said_before, *told, repeated])) == [expected]
 
 
 async def test_what_is_drawn_is_the_same_for_the_same_seed_and_another_for_another(play):
