@@ -87,3 +87,27 @@ def test_the_looping_agent_is_stopped_and_the_polling_one_is_not(standing_daemon
     assert said["looping_agent"].count("call ") < 10, "of forty"
     assert "Stuck (no_progress)" in said["looping_agent"]
     assert said["polling_agent"].startswith("Completed after 60 steps"), "not one warning"
+
+
+def test_a_scripted_model_mends_the_example_and_may_not_finish_while_its_suite_is_red(
+    standing_daemon: TestedDaemon,
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "DEADLINED_SOCKET": standing_daemon.socket, "PATH": path}
+    run = REPOSITORY / "examples" / "fix_a_test" / "run.sh"
+    done = subprocess.run(["sh", str(run)], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "edit_file: error" in done.stderr, "the first edit misses"
+    red = done.stderr.index("the end is refused (1): check 'python3 -B -m unittest -q'")
+    assert red < done.stderr.index("Completed after 8 steps")
+    assert "+    return total(prices) * (100 - percent) // 100" in done.stdout
+    assert "test_totals" not in done.stdout, "the tests are as they were"
+
+
+def test_a_decision_function_of_ones_own_is_forty_lines(standing_daemon: TestedDaemon) -> None:
+    file = REPOSITORY / "examples" / "own_loop.py"
+    environment = {**os.environ, "DEADLINED_SOCKET": standing_daemon.socket}
+    done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"[1-9]\d* lines of Python \(Completed after 3 steps", done.stdout)
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 40

@@ -67,7 +67,6 @@ def test_the_calls_of_a_check_are_not_told_as_steps(told):
     ]
 
 
-@pytest.mark.behaviour("M166")
 def test_another_attempt_is_one_short_line_whoever_failed(told):
     [line] = told(
         EventKind.RETRY_SCHEDULED, delay_ms=500, text='Traceback:\n  File "x"\n' + "long " * 200, **{"class": "t"}
