@@ -75,7 +75,8 @@ def run_agent(
     """Work on ``task`` until its run has stopped, and return why. ``decide`` is asked each round what to do next.
 
     Blocking, also while the run waits for a person, who decides somewhere else (`deadlined approvals`, `Run.resume`).
-    ``options`` as for `Client.run`. Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels the run and its calls.
+    ``options`` as for `Client.run`. Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels
+    the run and its calls.
     """
 
     async def main() -> Outcome:

@@ -19,7 +19,7 @@ from protocol import _client_messages as cm
 from protocol._checks import FieldValue
 from protocol._events import Event
 from protocol._outcomes import CallResult
-from protocol._runs import RunView, StopRecord
+from protocol._runs import ProviderReason, RunView, StopRecord
 
 if TYPE_CHECKING:
     from deadlined.client import CallHandle, Client
@@ -111,6 +111,27 @@ class Run:
         """Let a run go on that needs input; ``answer`` is what a person said. Raises RequestRefused for any other."""
         return self._going_on(cm.ResumeRun(id=0, run=self.id, answer=answer), cm.RunState).run
 
+    def retry_model(self, *, delay_ms: int = 0, detail: str = "") -> RunView:
+        """The model could not be asked, and is asked again after ``delay_ms``: a retry is charged now, and the wait is
+        yours. ``detail``: what it said, in a line."""
+        return self._going_on(cm.RetryModel(id=0, run=self.id, delay_ms=delay_ms, detail=detail), cm.RunState).run
+
+    def keep_notes(self, notes: str) -> None:
+        """What you need to go on with the run, in words of your own: with a suspension they are on the disk."""
+        self._going_on(cm.KeepNotes(id=0, run=self.id, notes=notes), cm.RunState)
+
+    def notes(self) -> str:
+        """What was kept last; nothing of a run that has settled."""
+        return self._client._ask(cm.ReadNotes(id=0, run=self.id), cm.RunNotes).notes
+
+    def ask_person(self, question: str) -> StopRecord:
+        """Only a person can say what is missing: the run is suspended (``needs_input``) until ``resume``."""
+        return self._stopped(cm.AskPerson(id=0, run=self.id, question=question))
+
+    def stop_for(self, reason: ProviderReason, detail: str = "") -> StopRecord:
+        """Your model fails, and you cannot go on: the run settles ``provider_failed``."""
+        return self._stopped(cm.StopRun(id=0, run=self.id, reason=reason, detail=detail))
+
     def cancel(self) -> StopRecord:
         """End the run and every call of it; returns when they have ended. One that had stopped stays as it is."""
         return self._stopped(cm.CancelRun(id=0, run=self.id))
@@ -141,7 +162,7 @@ class Run:
         with suppress(DeadlinedError):
             self._going_on(request, cm.RunState)
 
-    def _stopped(self, request: cm.CancelRun | cm.WaitRun) -> StopRecord:
+    def _stopped(self, request: cm.CancelRun | cm.WaitRun | cm.AskPerson | cm.StopRun) -> StopRecord:
         self.stop = self._heard(request).outcome(cm.RunSettled).stop
         return self.stop
 

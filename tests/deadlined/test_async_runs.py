@@ -5,6 +5,7 @@ import pytest
 
 from deadlined import AsyncClient, RunStopped
 from protocol import _client_messages as cm
+from protocol._runs import RunStatus
 from tests.deadlined.conftest import run_view, stop_record
 
 
@@ -89,3 +90,27 @@ def test_a_block_that_is_left_without_finish_cancels_what_is_not_to_be_kept(play
         assert (await d.attach_run("r_1").view()).status == "cancelled"
 
     play(main)
+
+
+def test_whoever_steers_says_what_its_model_does_and_what_it_needs_to_go_on(play, fake_daemon, fake_run):
+    def going(message):
+        return [cm.RunState(message.id, run_view())]
+
+    fake_daemon.on |= {cm.RetryModel: going, cm.KeepNotes: going}
+    fake_daemon.on[cm.ReadNotes] = lambda m: [cm.RunNotes(m.id, m.run, "at 3")]
+    fake_daemon.on[cm.AskPerson] = lambda m: [cm.RunSettled(m.id, stop_record(RunStatus.NEEDS_INPUT))]
+    fake_daemon.on[cm.StopRun] = lambda m: [cm.RunSettled(m.id, stop_record(RunStatus.PROVIDER_FAILED))]
+
+    async def main(d):
+        run = d.attach_run("r_1")
+        assert await run.retry_model(delay_ms=250, detail="429") == run_view()
+        await run.keep_notes("at 3")
+        assert await run.notes() == "at 3"
+        assert (await run.ask_person("which order?")).status == "needs_input"
+        assert (await run.stop_for("auth")).status == "provider_failed"
+
+    play(main)
+    assert heard(fake_daemon, cm.RetryModel)[0].delay_ms == 250
+    assert heard(fake_daemon, cm.KeepNotes)[0].notes == "at 3"
+    assert heard(fake_daemon, cm.AskPerson)[0].question == "which order?"
+    assert heard(fake_daemon, cm.StopRun)[0].reason == "auth"

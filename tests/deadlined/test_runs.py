@@ -169,3 +169,30 @@ def test_the_events_of_a_run_are_followed_until_it_has_settled(d, fake_daemon):
     asked = heard(fake_daemon, cm.ReadEvents)
     assert {message.run for message in asked} == {"r_1"}
     assert [message.wait_ms > 0 for message in asked] == [True, True, True, False, False]
+
+
+def test_whoever_steers_says_what_its_model_does_and_what_it_needs_to_go_on(d, fake_daemon, fake_run):
+    def going(message):
+        return [cm.RunState(message.id, run_view())]
+
+    fake_daemon.on |= {cm.RetryModel: going, cm.KeepNotes: going}
+    fake_daemon.on[cm.ReadNotes] = lambda m: [cm.RunNotes(m.id, m.run, "at 3")]
+    run = d.attach_run("r_1")
+    assert run.retry_model(delay_ms=250, detail="429") == run_view()
+    run.keep_notes("at 3")
+    assert run.notes() == "at 3"
+    [retry] = heard(fake_daemon, cm.RetryModel)
+    assert (retry.delay_ms, retry.detail, retry.cause) == (250, "429", "transient_provider")
+    assert heard(fake_daemon, cm.KeepNotes)[0].notes == "at 3"
+
+
+def test_a_question_suspends_and_a_model_that_fails_ends_the_run(d, fake_daemon, fake_run):
+    asks = stop_record(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER)
+    fails = stop_record(RunStatus.PROVIDER_FAILED, RunReason.AUTH)
+    fake_daemon.on[cm.AskPerson] = lambda m: [cm.RunSettled(m.id, asks)]
+    fake_daemon.on[cm.StopRun] = lambda m: [cm.RunSettled(m.id, fails)]
+    run = d.attach_run("r_1")
+    assert run.ask_person("which order?") == run.stop == asks
+    assert run.stop_for("auth", "the key is refused") == run.stop == fails
+    assert heard(fake_daemon, cm.AskPerson)[0].question == "which order?"
+    assert [(m.reason, m.detail) for m in heard(fake_daemon, cm.StopRun)] == [("auth", "the key is refused")]
