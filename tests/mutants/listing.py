@@ -769,7 +769,7 @@ MUTANTS = (
         _SAID_SUITE,
     ),
     Mutant(
-        "two calls may have one id",
+        "two calls of a conversation may have one id",
         _SAID,
         "while not unique or unique in self._ids:",
         "while not unique:",
