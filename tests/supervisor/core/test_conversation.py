@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.context import NO_PINS, Pins
@@ -21,7 +21,8 @@ def round_of(said: Conversation, step: int, *calls: ToolCall, text: str = "a res
 
 @pytest.mark.case("B050")
 @pytest.mark.case("B049")
-@given(st.text(st.characters(exclude_categories=()), max_size=20))
+@given(st.text(st.sampled_from("a\ud83d\udc00\ud800é🙂\0\u2028") | st.characters(), max_size=20))
+@example("\ud800")
 @settings(deadline=None, max_examples=50)
 def test_no_text_spoils_what_is_said_after_it(text):
     said = Conversation(text)
