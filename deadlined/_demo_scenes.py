@@ -5,6 +5,7 @@ Left to ``demo``: the private daemon, the judging of what came of a scene, the t
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from deadlined import _outside
 from deadlined._private_daemon import PrivateDaemon
 from deadlined.client import Client
+from protocol._events import EventKind
 from protocol._outcomes import CallResult, Status
 
 MARK = "DEADLINED_DEMO"
@@ -144,6 +146,26 @@ def _undecided(stage: Stage) -> CallResult:
     return run.call("read_file", {"path": "README"})
 
 
+def _hasty(stage: Stage) -> CallResult:
+    """A scripted model that claims to be done before it is: the check sends it back. What it did then."""
+    mend = {"argv": ["touch", "mended"], "env": {MARK: stage.mark}}
+    turns = [_turn("finish", answer="done"), _turn("shell", **mend), _turn("finish", answer="done now")]
+    script = stage.workspace / "hasty.jsonl"
+    script.write_text("\n".join(turns), encoding="utf-8")
+    run = stage.client.agent(
+        "mend it", model=f"scripted:{script}", workspace=stage.workspace, checks=["test -e mended"], deadline_ms=30_000
+    )
+    stop = run.wait()
+    refused = [event for event in run.events() if event.kind == EventKind.FINISH_REFUSED]
+    if stop.status != "completed" or len(refused) != 1 or stop.last_action is None:
+        raise Unexpected(f"the run ended otherwise: {stop.text}")
+    return stage.client.handle(stop.last_action.call).wait()
+
+
+def _turn(tool: str, **arguments: object) -> str:
+    return json.dumps({"calls": [{"tool": tool, "arguments": arguments}]})
+
+
 def _wait_for_any(mark: str, until: float) -> None:
     while not _outside.marked(mark) and time.monotonic() < until:
         time.sleep(0.02)
@@ -162,4 +184,5 @@ SCENES = (
     Scene("deadline while the daemon is stopped", ("sleep",), _stopped, "killed (time_budget)", 1),
     Scene("an agent that asks the same for ever", ("git",), _looping, "duplicate_call (repeat_call)"),
     Scene("an agent that never decides", (), _undecided, "not_executed (time_budget)"),
+    Scene("an agent that is done too early", ("touch",), _hasty, "ok"),
 )
