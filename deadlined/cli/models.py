@@ -20,7 +20,12 @@ UNFIT = 1
 
 @click.group("models")
 def models_command() -> None:
-    """Try out the model that an agent would talk to."""
+    """Try out the model that an agent would talk to.
+
+    \b
+    Example:
+      deadlined models check --model openai:gpt-4.1
+    """
 
 
 @models_command.command("check")

@@ -252,7 +252,10 @@ def test_help_of_both_says_what_each_is_for(capsys):
     assert main(["agent", "--help"]) == 0
     assert "deadlined agent [OPTIONS] TASK" in capsys.readouterr().out
     assert main(["agent", "resume", "--help"]) == 0
-    assert "deadlined agent resume [OPTIONS] RUN" in capsys.readouterr().out
+    resume = capsys.readouterr().out
+    assert "deadlined agent resume [OPTIONS] RUN" in resume
+    assert "Example:\n  deadlined agent resume r_1a2b3c --answer" in resume
+    assert "--json" in resume
 
 
 def test_a_shell_completes_the_options_of_both(agent_run):
