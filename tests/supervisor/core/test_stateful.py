@@ -175,7 +175,16 @@ class LivesOfADaemon(RuleBasedStateMachine):
 
     def is_used_up(self, run: str | None) -> bool:
         limited = [(node, limit) for node in self.chain(run) if (limit := self.limits[node]) is not None]
-        return any(self.entered[node] >= limit for node, limit in limited)
+        return any(self.let_in_now(node) >= limit for node, limit in limited)
+
+    def let_in_now(self, name: str) -> int:
+        """By the books; that they lie between what is used for good and what was ever let in is looked at elsewhere.
+        What was let in may be out again: by a disk without room, or a crash before its run went on."""
+        node = NODES.get(name) or Node(Level.RUN, name)
+        if node not in self.daemon.ledger:
+            return self.entered[name]
+        stands = self.daemon.ledger.view(node)["tool_calls"]
+        return stands.used + stands.reserved
 
     def is_full(self, run: str | None) -> bool:
         return self.is_used_up(run) or self.running() >= BRANCHES
