@@ -3,6 +3,7 @@ daemon and its workers are real. Whatever the model says, the bounds are the dae
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -338,6 +339,39 @@ async def asked(client: AsyncClient) -> Any:
         while not (found := await client.approvals()):
             await trio.sleep(0.02)
     return found[0]
+
+
+@pytest.mark.behaviour("M086")
+async def test_questions_of_one_turn_are_answered_one_by_one_and_each_call_is_made_once(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "written"
+    lines = ["ask: one", "ask: two", "ask: three"]
+    turn = says(
+        call("page", number=1), *[call("append", path=str(file), line=line) for line in lines], call("naps", ms=300)
+    )
+    outcomes: list[Any] = []
+    async with trio.open_nursery() as nursery:
+
+        async def work() -> None:
+            outcomes.append(await steered(client, turn, says(call("finish", answer="written"))))
+
+        nursery.start_soon(work)
+        early = await asked(client)  # while a sibling of it is still at work
+        await client.approve(early.approval)
+        with trio.fail_after(20):
+            while len(left := await client.approvals()) != 2:
+                await trio.sleep(0.02)
+        await client.reject(left[0].approval, note="not this one")
+        await client.approve(left[1].approval)
+    outcome, model = outcomes[0]
+    assert outcome.stop.status == "completed"
+    rejected = json.loads(left[0].arguments)["line"]
+    assert sorted(file.read_text(encoding="utf-8").splitlines()) == sorted(set(lines) - {rejected})
+    results = told(model.asked[1])
+    assert len(results) == 5
+    assert ["not this one" in result for result in results].count(True) == 1
+    assert len(model.asked) == 2
 
 
 @pytest.mark.behaviour("M092")
