@@ -274,6 +274,8 @@ class Agent:
             self._seq = found.last
             if moved and not suspended and len(found.events) < _EVENTS:
                 return words.Resumed(answer)
+            if not found.events:  # something of another run: a busy log is not read at each of its events
+                await self._sleep_until(now_ns() + _MOMENT_NS)
 
 
 class LostRunError(Exception):

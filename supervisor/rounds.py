@@ -28,6 +28,10 @@ MOST_ASKED = 1_000
 """Model calls of one run that have not been settled."""
 
 
+ALL_NOTES, _FEW_NOTES = 64_000_000, 16_000
+"""Characters of the notes of all runs of one uid, which are kept in memory; what has few of them is not counted."""
+
+
 class Rounds:
     """One per daemon."""
 
@@ -216,9 +220,16 @@ class Rounds:
     def keep_notes(self, run: LiveRun, ask: KeepNotes) -> None:
         """What is needed to go on with the run; with a suspension it is on the disk."""
         _refuse(too_long("notes", ask.notes, MOST_NOTES))
-        run.notes = ask.notes
         for step in ask.folded:
             self._runs.note(run, EventKind.FOLDED, step=step)
+        run.notes = ""  # to go on with nothing is better than with what is out of date
+        if len(ask.notes) > _FEW_NOTES:
+            kept = sum(len(one.notes) for one in self._runs.going_on() if one.spec.uid == run.spec.uid)
+            if kept + len(ask.notes) > ALL_NOTES:
+                raise RunRefusal(
+                    "overloaded", f"notes of all runs of uid {run.spec.uid} have at most {ALL_NOTES} characters"
+                )
+        run.notes = ask.notes
 
     # ------------------------------------------------------------ evidence
 

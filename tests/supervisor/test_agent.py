@@ -204,6 +204,18 @@ async def test_an_answer_at_the_end_of_a_page_of_the_log_is_not_waited_for_twice
     assert not waited.cancelled_caught
 
 
+async def test_what_happens_in_other_runs_does_not_make_it_read_the_log_all_the_time() -> None:
+    line = ScriptedLine(ReadEvents=lambda ask: cm.Events(0, [], ask.after + 1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(agent_of(line, ScriptedModel(says(call("ask_user", question="?")))).steer)
+        while not line.of(cm.ReadEvents):
+            await trio.sleep(0.001)
+        for _ in range(100):
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert len(line.of(cm.ReadEvents)) < 10
+
+
 async def test_a_run_that_ends_while_it_waits_for_a_person_is_over_for_the_loop() -> None:
     line = ScriptedLine()
     model = ScriptedModel(says(call("ask_user", question="Which tenant?")))

@@ -11,6 +11,7 @@ import pytest
 from protocol import _client_messages as cm
 from protocol._outcomes import CallResult
 from protocol._runs import RunView
+from supervisor import rounds
 from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
 from supervisor.run_desk import _WAITS
 from tests.supervisor.simulated import Daemon, World
@@ -181,6 +182,19 @@ def test_decisions_of_another_life_have_other_numbers(life: Life) -> None:
 def test_what_was_kept_is_forgotten_when_the_run_has_settled(life: Life) -> None:
     life.say(cm.KeepNotes, notes="a secret")
     life.say(cm.CancelRun)
+    assert life.say(cm.ReadNotes).notes == ""
+
+
+def test_notes_of_all_runs_have_a_bound_and_what_is_out_of_date_is_not_kept(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "ALL_NOTES", 100_000)
+    first, life.run = life.run, life.opened()
+    for size in (60_000, 90_000):
+        assert isinstance(life.say(cm.KeepNotes, notes="x" * size), cm.RunState), "its own are replaced"
+    life.run = first
+    assert isinstance(life.say(cm.KeepNotes, notes="few"), cm.RunState)
+    assert code(life.say(cm.KeepNotes, notes="x" * 60_000)) == "overloaded"
     assert life.say(cm.ReadNotes).notes == ""
 
 
