@@ -125,8 +125,8 @@ def test_one_that_waits_says_what_a_person_has_to_do(agent_run, command):
 
 
 def test_what_a_model_says_cannot_steer_the_terminal(agent_run, command):
-    agent_run.stop = stop_record(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, detail="\x1b[2Jwhich?")
-    assert "\x1b" not in command("agent", "mend it")[2]
+    agent_run.stop = stop_record(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, detail="\u202e?hcihw")
+    assert "\u202e" not in command("agent", "mend it")[2]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,33 @@ def test_one_that_went_on_before_its_stop_was_heard_is_not_waited_for(log, watch
     assert [one.seq for one in shown] == [1, 2]
 
 
+def test_a_stop_that_is_heard_first_hides_nothing_of_what_happened_before_it(log, watching):
+    log.daemon.on[cm.WaitRun] = lambda m: [cm.RunSettled(m.id, stop_record(RunStatus.COMPLETED))]
+    log.events = [event(1), event(2), event(3, EventKind.RUN_SETTLED)]
+    watch, shown = watching()
+    assert watch.to_stop().status == "completed"
+    assert [one.seq for one in shown] == [1, 2, 3]
+
+
+def test_what_two_questions_are_answered_by_is_shown_once(log, watching):
+    open_questions = []
+
+    def read(message):
+        if message.after == 1:
+            return [cm.Events(message.id, [event(2, EventKind.RUN_RESUMED)] if message.wait_ms else [], 1)]
+        if message.wait_ms:
+            open_questions.append(message.id)
+            return [cm.RunSettled(log.waiting.pop(), WAITING)]
+        late = [cm.Events(open_questions.pop(), [event(1)], 1)] if open_questions else []
+        return [cm.Events(message.id, [event(1)], 1), *late]
+
+    log.daemon.on[cm.ReadEvents] = read
+    watch, shown = watching()
+    assert watch.to_stop().status == "needs_input"
+    watch.to_resumption()
+    assert [one.seq for one in shown] == [1, 2]
+
+
 def test_an_interrupt_cancels_the_run_once_and_waits_for_its_end(fake_daemon, log, watching):
     ticks = itertools.count()
     watch, _ = watching(lambda: next(ticks) > 2)
