@@ -108,11 +108,12 @@ async def steer(
     """
     options["goal"] = task
     options.setdefault("wrapup", True)
+    tools = await client.tools()  # before the run's time begins
     async with client.run(**options) as run:
         opened(run.id)
         conversation = Conversation(briefing(system), earlier)
         conversation.said_by_user(task)
-        own = own_tools(task, await client.tools(), plan)
+        own = own_tools(task, tools, plan)
         machine = TurnMachine(conversation, own, terms or words.Terms())
         pinned = Pins(task, (*constraints, *done_when((await run.view()).checks)))
         run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
