@@ -2,8 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -285,6 +286,8 @@ async def test_the_asynchronous_client_does_too(fake_daemon, agent_run):
     assert opened(fake_daemon).agent == AgentOptions()
 
 
-def test_the_command_is_one_of_the_lazy_ones():
-    assert isinstance(app, click.Group)
-    assert app.get_command(click.Context(app), "agent") is not None
+def test_watching_a_task_loads_no_loop_and_no_daemon():
+    heavy = "('trio', 'anyio', 'supervisor', 'rich', 'psutil')"
+    code = f"import sys, deadlined.cli.agent; print([name for name in {heavy} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
