@@ -119,10 +119,11 @@ async def test_a_short_budget_ends_a_phase_that_hangs_and_says_which(client: Asy
         "complete": says(call("finish", answer="done")),
     }
     checks = ["sleep 600"] if phase == "complete" else []
-    outcome, model = await steered(client, turns[phase], deadline_ms=1_500, checks=checks, wrapup=False)
+    budget = {"decide": 300, "tool": 1_500, "complete": 1_000}[phase]  # time to come so far on a busy machine
+    outcome, model = await steered(client, turns[phase], deadline_ms=budget, checks=checks, wrapup=False)
     stop = outcome.stop
     assert (stop.status, stop.reason, stop.phase) == ("budget_exhausted", "time_budget", phase)
-    assert stop.deadline.deadline_ms == 1_500
+    assert stop.deadline.deadline_ms == budget
     assert len(model.asked) == 1
     ended = [event for event in await events_of(client, outcome) if event.kind == "call_ended"]
     if phase == "tool":
@@ -455,7 +456,7 @@ async def test_what_a_person_has_allowed_is_in_sight_when_all_that_was_said_then
     file = tmp_path / "written"
     turns = [
         says(call("append", path=str(file), line="ask: the one")),
-        *[says(call("page", number=number)) for number in range(24)],
+        *[says(call("page", number=number)) for number in range(14)],
         says(call("finish", answer="done")),
     ]
     async with trio.open_nursery() as nursery:
@@ -496,7 +497,7 @@ async def test_a_model_that_does_not_heed_its_warning_is_stopped_and_one_that_do
 
 @pytest.mark.behaviour("M154")
 async def test_reading_one_page_after_the_other_is_no_loop(client: AsyncClient) -> None:
-    turns = [says(call("page", number=number)) for number in range(20)]
+    turns = [says(call("page", number=number)) for number in range(12)]
     outcome, _ = await steered(client, *turns, says(text="read"))
     assert (outcome.stop.status, outcome.stop.detectors) == ("completed", [])
 
