@@ -15,7 +15,8 @@ import trio
 
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
-from protocol._outcomes import CallResult
+from protocol._framing import FRAME_LIMIT
+from protocol._outcomes import CallResult, ErrorClass, ErrorInfo
 from protocol._runs import AgentOptions, RunReason, RunStatus
 from supervisor.agent import Agent, Answer
 from supervisor.config_agent import AgentSettings
@@ -143,7 +144,11 @@ class InnerLine:
         """Ask; the number of the request."""
         number = next(self._numbers)
         self._waiting[number] = trio.Event(), []
-        self._desk.take(self, msgspec.structs.replace(request, id=number))
+        if isinstance(request, cm.Submit) and len(request.tool) + len(request.arguments) > FRAME_LIMIT:
+            text = f"the call has {len(request.arguments)} characters; allowed: what fits into {FRAME_LIMIT} bytes"
+            self.say(cm.Failed(number, ErrorInfo(ErrorClass.ARGUMENT, "invalid_arguments", text)))  # as at any door
+        else:
+            self._desk.take(self, msgspec.structs.replace(request, id=number))
         return number
 
     async def answer(self, asked: int) -> Answer:

@@ -12,6 +12,7 @@ import trio
 
 from protocol import _client_messages as cm
 from protocol._contracts import Approval, Contract, ToolDescription
+from protocol._framing import FRAME_LIMIT
 from protocol._runs import AgentOptions, RunReason, RunStatus
 from supervisor.config_agent import AgentSettings
 from supervisor.core.policy import Rule
@@ -186,6 +187,18 @@ async def test_an_agent_whose_run_is_ended_by_others_is_over_with_it(house: Hous
         await house.over("r1")
         nursery.cancel_scope.cancel()
     assert house.stops == []
+
+
+@pytest.mark.behaviour("M138")
+async def test_a_call_that_no_frame_holds_is_refused_as_at_any_door() -> None:
+    asked: list[Any] = []
+    desk: Any = SimpleNamespace(take=lambda _line, request: asked.append(request), left=lambda _line: None)
+    line = InnerLine(desk, 7)
+    for tool, arguments in (("look", "x" * FRAME_LIMIT), ("x" * FRAME_LIMIT, "{}")):
+        answer = await line.answer(line.send(cm.Submit(0, tool, arguments)))
+        assert (answer.error.code, asked) == ("invalid_arguments", [])
+    line.send(cm.Submit(0, "look", "x" * 900_000))
+    assert len(asked) == 1
 
 
 async def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
