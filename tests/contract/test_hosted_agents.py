@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import trio
 
+from deadlined import ConnectionLost
+from deadlined.agent import run_agent, steer
 from deadlined.async_client import AsyncClient
 from deadlined.async_runs import AsyncRun
 from protocol import _client_messages as cm
 from protocol._events import Event
 from protocol._runs import AgentOptions, StopRecord
 from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.supervisor.lines import ScriptedModel
 
 pytestmark = pytest.mark.contract
 
@@ -173,3 +176,23 @@ async def test_whoever_waited_for_a_person_goes_on_in_the_next_life_and_does_not
             if event.kind == "call_validated"
         ]
         assert len(set(decisions)) == 3, "no decision has the name of another"
+        model = ScriptedModel(trio.sleep_forever)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_steer_until_it_is_lost, client, model)
+            with trio.fail_after(30):
+                while not model.asked:
+                    await trio.sleep(0.01)
+            second.kill()
+        assert model.closed == 1
+
+
+async def _steer_until_it_is_lost(client: AsyncClient, model: ScriptedModel) -> None:
+    """A loop in a program whose daemon dies hears just that, and its model is asked no more."""
+    with pytest.raises(ConnectionLost):
+        await steer(client, "mend it", model)
+
+
+def test_a_loop_is_a_function_that_is_called(hosting_daemon: TestedDaemon) -> None:
+    outcome = run_agent("how many?", lambda request: f"{len(request.tools)} tools", socket=hosting_daemon.socket)
+    assert (outcome.stop.status, outcome.stop.reason) == ("completed", "final_text")
+    assert outcome.messages[-1].text == outcome.stop.answer
