@@ -102,16 +102,8 @@ def stop_of(
     budgets = ledger.view(run.node)
     deadline = deadline_of(run, now_ns)
     detail = effect.detail if len(effect.detail) <= _DETAIL else effect.detail[:_DETAIL] + "…"
-    text = words.sentence(
-        effect.status,
-        effect.reason,
-        effect.phase,
-        run.step,
-        detail,
-        deadline.elapsed_ms * NS_PER_MS,
-        budgets,
-        len(effects),
-    )
+    elapsed_ns = deadline.elapsed_ms * NS_PER_MS
+    facts = (effect.status, effect.reason, effect.phase, run.step, detail, elapsed_ns, budgets, len(effects))
     return StopRecord(
         run.id,
         words.outcome_of(effect.status),
@@ -120,8 +112,8 @@ def stop_of(
         effect.phase,
         run.step,
         detail,
-        text,
-        words.ADVICE[effect.status],
+        words.sentence(*facts),
+        words.advice_of(effect.status, effect.reason),
         isinstance(effect, Suspend),
         deadline,
         budgets,
@@ -239,7 +231,7 @@ def aborted(reason: RunReason, detail: str, run_id: str, deadline_ms: int, elaps
         step,
         detail,
         text,
-        words.ADVICE[status],
+        words.advice_of(status, reason),
         resumable=False,
         deadline=deadline,
         budgets={},

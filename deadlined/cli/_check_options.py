@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import click
 
 from protocol._checks import Check, FieldsCheck, FileCheck, PersonCheck
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Given: TypeAlias = tuple[str, ...]
 _OPTIONS = (
     click.option("--check", "commands", multiple=True, metavar="CMD", help="Must exit 0 before it may finish."),
     click.option(
@@ -24,16 +25,26 @@ _OPTIONS = (
 )
 
 
-def check_options(command: Command) -> Command:
-    """Adds the options; their values come as ``commands``, ``files``, ``fields``, ``confirm``."""
+def check_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options; what they say comes as ``checks``."""
+
+    @functools.wraps(command)
+    def with_checks(
+        *,
+        commands: tuple[str, ...],
+        files: tuple[str, ...],
+        fields: tuple[str, ...],
+        confirm: str | None,
+        **others: Any,
+    ) -> int:
+        return command(checks=read_checks(commands, files, fields, confirm), **others)
+
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        with_checks = option(with_checks)
+    return with_checks
 
 
-def read_checks(
-    commands: tuple[str, ...], files: tuple[str, ...], fields: tuple[str, ...], confirm: str | None
-) -> list[Check]:
+def read_checks(commands: Given, files: Given, fields: Given, confirm: str | None) -> list[Check]:
     """The checks, a person's behind all others: nobody is asked about an answer that does not hold."""
     checks: list[Check] = list(commands)
     for file in files:

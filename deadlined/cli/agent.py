@@ -11,7 +11,7 @@ from deadlined._errors import RequestRefused
 from deadlined._run_words import RunOptions
 from deadlined.cli._agent_report import AgentReport
 from deadlined.cli._agent_wishes import Model, Wanted
-from deadlined.cli._check_options import check_options, read_checks
+from deadlined.cli._check_options import check_options
 from deadlined.cli._options import Duration, client_options
 from deadlined.cli._run_watch import RunWatch
 from deadlined.cli._session import open_client
@@ -19,6 +19,7 @@ from deadlined.cli._waiting import open_interrupts
 from deadlined.cli.agent_resume import resume_command
 from deadlined.cli.run_opening import Limit
 from deadlined.client import Client
+from protocol._checks import Check
 from protocol._outcomes import ErrorClass
 from protocol._places import find_socket
 from protocol._quantities import DURATION_FORM
@@ -69,10 +70,7 @@ def agent_command(
     socket_path: str | None,
     as_json: bool,
     limits: tuple[tuple[str, int | None], ...],
-    commands: tuple[str, ...],
-    files: tuple[str, ...],
-    fields: tuple[str, ...],
-    confirm: str | None,
+    checks: list[Check],
     profile: str | None,
     deadline_ms: int | None,
     session: str | None,
@@ -88,25 +86,28 @@ def agent_command(
     Example:
       deadlined agent 'mend the failing test' --model openai:gpt-4.1 --workspace . --check 'pytest -q'
     """
-    if not task.strip():
-        raise click.UsageError("TASK is empty; it says in words what is to be done")
-    if keep and local:
-        raise click.UsageError("--keep needs the daemon to steer the task; allowed: --keep or --local")
+    _refuse(task, keep and local)
     options = RunOptions(
         profile=profile,
         deadline_ms=deadline_ms,
         limits=dict(limits),
-        checks=read_checks(commands, files, fields, confirm),
+        checks=checks,
         session=session,
         workspace=workspace,
         on_disconnect="keep" if keep else "cancel",
     )
-    wanted = Wanted(task, model, constraints, plan, options)
-    report = AgentReport(as_json)
+    wanted, report = Wanted(task, model, constraints, plan, options), AgentReport(as_json)
+    steer = _steered_here if local else _steered_there
     with open_interrupts() as interrupts, open_client(socket_path) as client:
-        steer = _steered_here if local else _steered_there
         stop = steer(client, find_socket(socket_path), wanted, report, lambda: interrupts.seen)
     return report.stop(stop)
+
+
+def _refuse(task: str, keeps_here: bool) -> None:
+    if not task.strip():
+        raise click.UsageError("TASK is empty; it says in words what is to be done")
+    if keeps_here:
+        raise click.UsageError("--keep needs the daemon to steer the task; allowed: --keep or --local")
 
 
 def _steered_there(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from deadlined._errors import RequestRefused
-from deadlined.cli._check_options import check_options, read_checks
+from deadlined.cli._check_options import check_options
 from deadlined.cli._options import Duration, client_options
 from deadlined.cli._report import print_json
 from deadlined.cli._session import complete_runs, open_client
 from protocol._budgets import LimitError, read_limit
+from protocol._checks import Check
 from protocol._outcomes import ErrorClass
 from protocol._quantities import DURATION_FORM
 
@@ -48,10 +49,7 @@ def open_command(
     profile: str | None,
     deadline_ms: int | None,
     limits: tuple[tuple[str, int | None], ...],
-    commands: tuple[str, ...],
-    files: tuple[str, ...],
-    fields: tuple[str, ...],
-    confirm: str | None,
+    checks: list[Check],
     session: str | None,
     parent: str | None,
     workspace: str | None,
@@ -71,7 +69,7 @@ def open_command(
                 profile=profile,
                 deadline_ms=deadline_ms,
                 limits=dict(limits),
-                checks=read_checks(commands, files, fields, confirm),
+                checks=checks,
                 session=session,
                 parent=parent,
                 workspace=workspace,

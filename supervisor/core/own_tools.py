@@ -50,10 +50,14 @@ class OwnTools:
 
     def offered(self) -> tuple[ToolSpec, ...]:
         """The tools of the next turn."""
-        if self._plan is None:
-            return (*self._tools, FINISH, ASK_USER)
-        tools = (tool for tool in self._tools if not self._plans or tool.name in self._readers)
-        return (*tools, *offered_with(self._plan))
+        return (*(tool for tool in self._tools if not self._plans or tool.name in self._readers), *self._own())
+
+    def _own(self) -> tuple[ToolSpec, ...]:
+        return (FINISH, ASK_USER) if self._plan is None else offered_with(self._plan)
+
+    def beside(self) -> str:
+        """What the daemon does not know of when it says which tools there are."""
+        return f"[beside the daemon's tools: {', '.join(tool.name for tool in self._own())}]"
 
     def is_own(self, call: ToolCall) -> bool:
         """Whether it is for the loop and not for the daemon."""

@@ -26,6 +26,8 @@ ADVICE = {
     RunStatus.CANCELLED: "none",
     RunStatus.INTERNAL_ERROR: "same",
 }
+_NO_MORE = frozenset((RunReason.AUTH, RunReason.CONTENT_POLICY, RunReason.PERMANENT))
+"""What a provider has said no to for good."""
 _HINTS = {
     "larger_budget": "narrow the task, or open a run with a larger budget",
     "other_strategy": "repeating it will not help: change the approach or the question",
@@ -44,6 +46,11 @@ def outcome_of(status: RunStatus) -> Outcome:
     if status is RunStatus.COMPLETED:
         return "done"
     return "suspended" if status in SUSPENDED else "stopped"
+
+
+def advice_of(status: RunStatus, reason: RunReason) -> str:
+    """What would help, in a word."""
+    return "none" if status is RunStatus.PROVIDER_FAILED and reason in _NO_MORE else ADVICE[status]
 
 
 def code_for(reason: RunReason) -> str | None:
@@ -70,7 +77,7 @@ def sentence(
         text = f"{_title(status)} ({reason}){where} {when}" + (f": {_sentence(detail)}" if detail else ".")
     spent = _spent(reason, budgets)
     effects = f" {_count(open_effects, 'effect')} of unknown outcome: see deadlined effects." if open_effects else ""
-    hint = _ANSWER if status is RunStatus.NEEDS_INPUT else _HINTS.get(ADVICE[status])
+    hint = _ANSWER if status is RunStatus.NEEDS_INPUT else _HINTS.get(advice_of(status, reason))
     return text + spent + effects + (f" Next: {hint}." if hint else "")
 
 

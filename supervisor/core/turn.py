@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import CallResult, Reason, Status
 from protocol._runs import ProviderReason, RunStatus, StopRecord
 from supervisor.core import turn_words as words
 from supervisor.core.arguments import is_cut
@@ -85,6 +85,8 @@ class TurnMachine:
         self._reserved: Reserved | None = None
         self._retries = self._objections = 0
         self._finish_call: ToolCall | None = None
+        self._finishing = False
+        """Whether the end was asked for, by a call or by plain text, and nothing was heard of it yet."""
         self._asked: ToolCall | None = None
         self._proposed: tuple[Proposed, ...] = ()
         self._calls: tuple[ToolCall, ...] = ()
@@ -238,7 +240,7 @@ class TurnMachine:
         return (self._keep(), words.AskPerson(said.question))
 
     def _ask_finish(self, call: ToolCall | None, finish: Finish, plain: bool) -> Effects:
-        self.state, self._finish_call = State.CHECKING, call
+        self.state, self._finish_call, self._finishing = State.CHECKING, call, True
         return (self._keep(), words.AskFinish(finish, plain))
 
     def _act(self, declined: Sequence[words.Declined]) -> Effects:
@@ -253,7 +255,8 @@ class TurnMachine:
                 waiting.append(proposed)
                 continue
             line = self._trail.line(proposed.call.name, proposed.call.arguments, result)
-            self._texts[proposed.call.id] = f"{line}\n{observation(result)}"
+            beside = f"\n{self.own.beside()}" if result.reason is Reason.UNKNOWN_TOOL else ""
+            self._texts[proposed.call.id] = f"{line}\n{observation(result)}{beside}"
             self._results[proposed.call.id] = result
             self.own.ended(result)
         self._proposed = tuple(waiting)
@@ -272,7 +275,7 @@ class TurnMachine:
         return self._look()
 
     def _refused(self, given: words.FinishRefused) -> Effects:
-        call, self._finish_call = self._finish_call, None
+        call, self._finish_call, self._finishing = self._finish_call, None, False
         text = f"The task is not finished. The check says:\n{given.feedback}"
         if call is None:
             self.conversation.said_by_user(f"[host] {text}", self.round)
@@ -323,7 +326,7 @@ class TurnMachine:
             return self._round_over()
         if self._proposed:
             return self._act([])
-        if self._finish_call is not None:
+        if self._finishing:
             return self._refused(words.FinishRefused(given.answer or "a person did not accept it"))
         said = f"A person answers: {given.answer}" if given.answer else "A person lets the task go on."
         self.conversation.said_by_user(said)
@@ -351,6 +354,7 @@ class TurnMachine:
             "texts": self._texts,
             "asked": self._asked,
             "finish": self._finish_call,
+            "finishing": self._finishing,
         }
         return msgspec.json.encode(kept).decode()
 
@@ -366,6 +370,7 @@ class TurnMachine:
         self._proposed = msgspec.convert(kept["proposed"], tuple[Proposed, ...])
         self._asked = msgspec.convert(kept["asked"], ToolCall | None)
         self._finish_call = msgspec.convert(kept["finish"], ToolCall | None)
+        self._finishing = kept["finishing"]
         self.state = State.SUSPENDED
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from protocol._outcomes import ErrorClass, ErrorInfo, Status
+from protocol._outcomes import ErrorClass, ErrorInfo, Reason, Status
 from protocol._runs import RunReason, RunStatus
 from supervisor.core import turn_words as words
 from supervisor.core.briefing import WRAP_UP, briefing
@@ -14,7 +14,7 @@ from supervisor.core.model_events import Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
 from supervisor.core.retry import DEMO, RetrySettings
 from supervisor.core.turn import State
-from tests.supervisor.core.turning import ASKS, DONE, NOW, UNTIL, Loop, call, result, stop
+from tests.supervisor.core.turning import ASKS, DONE, NOW, UNTIL, WAITS, Loop, call, result, stop
 
 LIMITED = ProviderFailure(FailureKind.HTTP_STATUS, 429, "slow down")
 
@@ -271,6 +271,23 @@ def test_a_refused_finish_is_told_to_the_model_as_its_calls_result():
     loop.on(words.FinishRefused("the tests are red"))
     assert loop.told() == ["The task is not finished. The check says:\nthe tests are red"]
     loop.paid()
+
+
+def test_a_persons_no_to_an_answer_in_plain_text_is_told_as_a_refusal_and_not_as_an_answer():
+    loop = Loop()
+    loop.says(text="it is done", stop="end")
+    loop.on(words.RunStopped(WAITS))
+    loop.on(words.Resumed("not yet"))
+    assert loop.machine.conversation.messages[-1].text.endswith("The check says:\nnot yet")
+    loop.paid()
+
+
+@pytest.mark.case("B126")
+def test_who_calls_a_tool_that_nobody_has_reads_also_which_are_the_loops_own():
+    loop = Loop()
+    unknown = result("finish ", Status.NOT_EXECUTED, reason=Reason.UNKNOWN_TOOL)
+    loop.acts(call("finish ", answer="done"), results=[unknown])
+    assert loop.told()[0].endswith("[beside the daemon's tools: finish, ask_user]")
 
 
 # ---------------------------------------------------------------- rule 5
