@@ -366,6 +366,8 @@ class RunMachine:
         return (Suspend(waits.status, waits.reason, waits.detail, self._remaining_ns, phase, *said),)
 
     def _wait_for_confirmation(self, given: Waited) -> Effects:
+        if self.in_flight:  # a check is: nobody can be asked yet (rule 4)
+            return _STAY
         self._waits, self._confirms = given, True
         return self._suspend(given.now_ns)
 

@@ -64,7 +64,7 @@ def test_every_line_that_is_kept_is_in_the_output_and_in_its_place(raw: bytes, c
     head, tail = view.split(marker(view) + "\n", 1)
     head_fits = text.startswith(head) or (head.endswith("\n") and text.startswith(head[:-1]))
     assert head_fits
-    if tail.startswith("[key lines among them:]\n"):
+    if tail.startswith("[key lines among them:]\n") and "[the end:]\n" in tail:  # else a line of the output's own
         keys, tail = tail.removeprefix("[key lines among them:]\n").split("[the end:]\n", 1)
         lines = text.split("\n")
         for key in keys.removesuffix("\n").split("\n"):

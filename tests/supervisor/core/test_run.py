@@ -313,6 +313,13 @@ def test_every_cell_is_written() -> None:
     assert set(machine._TABLE) == set(itertools.product(State, kinds))
 
 
+def test_a_person_is_not_asked_while_a_check_is_in_flight() -> None:
+    run = RunMachine(DEADLINE, checks=True)
+    run.on(machine.FinishAsked("done", 5))
+    run.on(machine.Began())
+    assert (run.on(WAITED), run.state) == ((), State.CHECKING)
+
+
 @given(st.lists(st.sampled_from(INPUTS), max_size=40), st.booleans(), st.sampled_from([0, 1_000]), st.booleans())
 def test_no_sequence_settles_a_run_twice_or_beside_a_call(inputs: list, checks: bool, wrap: int, pauses: bool) -> None:
     run = RunMachine(DEADLINE, checks, wrap, pauses)
