@@ -1,5 +1,6 @@
 """Agents that the daemon steers itself: one task for each, with a line to the desk that needs no socket, and the model
-that its run asked for. A run that waited for a person in an earlier life gets its agent again, with what that had kept.
+that its run asked for. A run that waited for a person in an earlier life gets its agent again when it goes on, with
+what that had kept: nothing is needed of a model before, and where there is none now the run goes on waiting.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _LOG = structlog.get_logger("deadlined.agent")
 MOST_AGENTS = 64
-"""That are steered at once: each holds a connection to its model."""
+"""That are steered at once, beside those that wait for a person: each holds a connection to its model."""
 _CLOSING_S = 1.0
 _A_FILE = "scripted:"
 
@@ -60,21 +61,20 @@ class Hosting:
         self._runs, self._tools, self._choose, self._settings = runs, tools, choose, settings
         self._policies = tuple(told for told in map(_told, rules) if told)
         self._nursery: trio.Nursery | None = None
-        self._steered: set[str] = set()
+        self._steered: dict[str, LiveRun] = {}
         self.desk: Desk
+        runs.on_resume.append(self._resumed)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Steer until cancelled; then nothing more is asked, and the runs are those of a daemon that stops."""
         async with trio.open_nursery() as self._nursery:
-            for run in self._runs.going_on():
-                if run.spec.agent is not None and run.machine.state is State.SUSPENDED:
-                    self._again(run)
             task_status.started()
             await trio.sleep_forever()
 
     def prepare(self, options: AgentOptions, uid: int) -> Gateway:
         """The model for a run that is about to be opened. Raises RunRefusal: there is none, or it cannot be had."""
-        if len(self._steered) >= MOST_AGENTS:
+        busy = sum(run.machine.state is not State.SUSPENDED for run in self._steered.values())
+        if busy >= MOST_AGENTS:
             raise RunRefusal("overloaded", f"{MOST_AGENTS} agents are steered already; wait for one to end")
         return self._gateway(options, uid)
 
@@ -87,10 +87,15 @@ class Hosting:
     def host(self, run: LiveRun, gateway: Gateway, notes: str = "") -> None:
         """Steer a run that is open. ``notes``: of its agent in an earlier life."""
         assert self._nursery is not None
-        self._steered.add(run.id)
+        self._steered[run.id] = run
         self._nursery.start_soon(self._steer, run, gateway, notes)
 
-    def _again(self, run: LiveRun) -> None:
+    def _resumed(self, run: LiveRun) -> None:
+        if run.spec.agent is not None and run.id not in self._steered:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._again, run)  # when whoever let it go on has done so
+
+    async def _again(self, run: LiveRun) -> None:
         assert run.spec.agent is not None
         try:
             self.host(run, self._gateway(run.spec.agent, run.spec.uid), run.notes)  # however many there were
@@ -107,7 +112,7 @@ class Hosting:
             text = f"{type(error).__name__}: {error}"
             self._runs.stop(run, RunStatus.INTERNAL_ERROR, RunReason.SUPERVISOR_BUG, text, ends_calls=True)
         finally:
-            self._steered.discard(run.id)
+            self._steered.pop(run.id, None)
             line.close()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSING_S):
                 await gateway.aclose()

@@ -88,6 +88,8 @@ class Runs:
         """Run the completion check of that number."""
         self.on_stop: list[Callable[[LiveRun], None]] = []
         """Who wants to hear that a run has settled."""
+        self.on_resume: list[Callable[[LiveRun], None]] = []
+        """Who wants to hear that a run goes on after a person has answered."""
         self.refusers: dict[tuple[object, int], Callable[[str, int], None]] = {}
         """How a finish that is refused is told, by who asked."""
 
@@ -405,6 +407,8 @@ class Runs:
         told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS, "answer": effect.answer, "phase": effect.phase}
         self.journal.append(run_rows.resumed(run.id, run.spec.uid, wall_ms(), told))
         self._keep_time(run)
+        for hear in self.on_resume:
+            hear(run)
 
     def _settle(self, run: LiveRun, effect: machine.Settle) -> None:
         now = now_ns()
