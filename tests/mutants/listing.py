@@ -750,7 +750,7 @@ MUTANTS = (
     Mutant(
         "what a model is told is without its number",
         _TURN,
-        'self._texts[proposed.call.id] = f"{line}\n{observation(result)}{beside}"',
+        'self._texts[proposed.call.id] = f"{line}\\n{observation(result)}{beside}"',
         "self._texts[proposed.call.id] = observation(result)",
         _TURN_SUITE,
     ),
