@@ -219,7 +219,7 @@ class _Steerer:
 
     def _ask(self, number: int) -> bool:
         rng, names = self._rng, [answer for answer, _ in ANSWERS]
-        count, later = 1 + (rng.random() < 0.3), rng.random() < 0.15
+        count, later = 1 + (rng.random() < 0.3), rng.random() < 0.25
         answers = rng.choices(names, [share for _, share in ANSWERS], k=count)
         asked = [
             self._books.ask(self._run, 2 * number + at, "later" if later else one) for at, one in enumerate(answers)
