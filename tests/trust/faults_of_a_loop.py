@@ -113,6 +113,7 @@ class _Played:
         self._suite, self._client, self._planned = suite, client, planned
         self._said: dict[str, tuple[int, str]] = {}
         """By question: how many turns its model had had when a person answered, and what the answer was."""
+        self._closed: set[str] = set()
 
     def play(self) -> Iterator[str]:
         planned = self._planned
@@ -147,7 +148,9 @@ class _Played:
                 return stop
             self._deliver_again()
             if stop.reason is not RunReason.APPROVAL_REQUIRED:
-                return self._run.cancel()
+                if not self._planned.closes:
+                    return self._run.cancel()
+                self._close()
             for one in self._client.approvals(run=self._run.id):
                 name = json.loads(one.arguments)["name"]
                 answer = self._planned.answers[name]
@@ -156,6 +159,12 @@ class _Played:
                 self._said[name] = (len(self._suite.heard(self._planned.name)), answer)
                 self._client.approve(one.approval) if answer == "approve" else self._client.reject(one.approval)
         raise TimeoutError(f"it has waited {MOST_STOPS} times: {stop}")
+
+    def _close(self) -> None:
+        """A person has looked what became of it: it may be done again."""
+        for effect in self._client.effects(run=self._run.id):
+            self._client.close_effect(effect.call, "somebody has looked")
+            self._closed.add(effect.call)
 
     def _deliver_again(self) -> None:
         """Every call that is known by its own key, once more: as a client would that has lost the answer."""
@@ -212,7 +221,7 @@ class _Played:
             if done[name] > most or (done[name] < most and whole):
                 yield f"{name} was done {done[name]} times, and should be {most}"
         unknown = {event.call for event in events if event.kind == "call_ended" and event.data["delivery"] == "unknown"}
-        listed = {effect.call for effect in stop.unresolved_effects}
+        listed = {effect.call for effect in stop.unresolved_effects} | self._closed
         if listed != unknown or (len(listed) != sum(done[name] for name in planned.late) and not self._slow):
             yield f"nobody knows the outcome of {unknown}, its record has {listed}, done late were {planned.late}"
 

@@ -38,7 +38,7 @@ Turn = dict[str, Any]
 class Scenario:
     """One run. ``times``: how often each thing is done that its model wants, where nothing ends it before; ``answers``:
     what a person says to each question; ``late``: things whose outcome nobody knows, by the turn that wants them;
-    ``ends``: what may be told."""
+    ``closes``: a person looks what became of them, and lets them be done again; ``ends``: what may be told."""
 
     name: str
     faults: tuple[str, ...]
@@ -47,6 +47,7 @@ class Scenario:
     times: Counter[str] = field(default_factory=Counter)
     answers: dict[str, str] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
+    closes: bool = False
     ends: set[tuple[str, str]] = field(default_factory=set)
 
     def write(self, directory: Path) -> Path:
@@ -125,16 +126,19 @@ class _Writer:
 
     def _late(self) -> bool:
         """Whether it ends with it: the model wants the same again, and nobody knows whether it was done."""
-        name, again = self._name(), self._rng.random() < 0.3 and "M094" not in self._made.faults
+        made, name = self._made, self._name()
         call = self._call("trust_late", name)
-        self._made.late[name] = len(self._made.turns)
+        made.late[name] = len(made.turns)
         self._turn(call)
-        if not again:
-            self._good()
-            return False
-        self._turn(call)
-        self._made.ends.add(CANCELLED)
-        return True
+        if self._rng.random() < 0.5:
+            self._turn(call)
+            made.closes = "M094" in made.faults or self._rng.random() < 0.5
+            if not made.closes:
+                made.ends.add(CANCELLED)
+                return True
+            made.times[name] = 2
+        self._good()
+        return False
 
     def _forgotten(self) -> None:
         name, answer = self._name(), self._rng.choice(("approve", "reject"))
