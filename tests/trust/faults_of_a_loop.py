@@ -239,7 +239,8 @@ class _Played:
                 self._suite.count("questions out of sight", f'"{name}"' not in turn["others"])
         done = self._done()
         for name, at in planned.late.items():  # each turn of the script is played once, in order
-            if done[name] and not self._slow and any(f'"{name}"' not in turn["pinned"] for turn in turns[at + 1 :]):
+            stands = done[name] == planned.times[name]  # else a person has closed it, and the second never came
+            if stands and not self._slow and any(f'"{name}"' not in turn["pinned"] for turn in turns[at + 1 :]):
                 yield f"nobody knows the outcome of {name}, and its model is not told"
 
 
