@@ -65,6 +65,8 @@ class Agent:
         self._stopped = trio.Event()
         self._seq = 0
         """Events of the run up to this number were read."""
+        self._heard: set[str] = set()
+        """Calls that have been answered: what the log says of them is nothing new."""
 
     async def steer(self) -> StopRecord:
         """Go on until the run has settled. Cancelled, it asks nothing more: what becomes of the run is its opener's.
@@ -240,7 +242,9 @@ class Agent:
                 return words.RunStopped(answer.stop)
         sent = [self._line.send(self._submit(proposed)) for proposed in effect.proposed]
         answers = [await self._line.answer(asked) for asked in sent]
-        return words.Acted(tuple(map(_result, effect.proposed, answers)))
+        results = tuple(map(_result, effect.proposed, answers))
+        self._heard.update(result.call for result in results)
+        return words.Acted(results)
 
     def _submit(self, proposed: words.Proposed) -> cm.Submit:
         call = proposed.call
@@ -250,7 +254,8 @@ class Agent:
 
     async def _await_resumption(self, known: tuple[str, ...]) -> words.Input:
         """Read on in the run's events until it goes on, or has ended. It may have gone on before it was suspended: one
-        of the calls that wait was decided while another ran."""
+        of the calls that wait was decided while another ran. What the log has of calls before is no such sign: that it
+        is suspended may not have come there yet."""
         answer, moved, suspended = "", False, False
         while True:
             wait_ms = 0 if moved and not suspended else _WAIT_MS  # else it goes on unless there is more to read
@@ -270,7 +275,7 @@ class Agent:
                     case EventKind.FINISH_REFUSED:  # by a person, or by a check behind a person's yes
                         moved, answer = True, str(event.data.get("text", ""))
                     case EventKind.CALL_VALIDATED | EventKind.CALL_ENDED:
-                        moved = event.call not in known
+                        moved = moved or (event.call not in known and event.call not in self._heard)
             self._seq = found.last
             if moved and not suspended and len(found.events) < _EVENTS:
                 return words.Resumed(answer)

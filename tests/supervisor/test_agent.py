@@ -253,6 +253,29 @@ async def test_a_call_that_waits_is_asked_for_again_with_its_key_when_it_was_dec
     assert len(model.asked) == 2, "no model was asked in between"
 
 
+async def test_what_the_log_has_of_calls_before_is_no_sign_that_the_run_goes_on() -> None:
+    answers = iter([("c_0", Status.OK), ("c_1", Status.WAITING_FOR_APPROVAL), ("c_2", Status.OK)])
+
+    def answer(ask: cm.Submit) -> Any:
+        name, status = next(answers)
+        return cm.Settled(0, result(ask.tool, status, name))
+
+    line = ScriptedLine(Submit=answer)
+    for kind in ("call_validated", "call_ended"):
+        line.tell(kind, "c_0")
+    model = ScriptedModel(says(call("look", "a")), says(call("pay", "b", n=7)), says(text="done"))
+    async with trio.open_nursery() as nursery:
+        nursery.cancel_scope.deadline = trio.current_time() + PATIENCE_S
+        nursery.start_soon(agent_of(line, model).steer)
+        while len(line.of(cm.ReadEvents)) < 2 and len(line.of(cm.Submit)) < 3:
+            await trio.sleep(0.001)
+        assert len(line.of(cm.Submit)) == 2, "it waits: that it is suspended has not come into the log"
+        line.tell("run_suspended")
+        line.tell("run_resumed")
+    assert [ask.key for ask in line.of(cm.Submit)] == ["d_1.0", "d_2.0", "d_2.0"]
+    assert len(model.asked) == 3
+
+
 @pytest.mark.case("B128")
 async def test_a_call_that_the_daemon_does_not_take_has_a_result_with_its_reason() -> None:
     line = ScriptedLine(Submit=refuses("overloaded"))
