@@ -6,6 +6,8 @@ their daemon died have ended, and what they had used is found in the log.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,11 +30,13 @@ _LOST = "the daemon was killed while the run went on"
 
 
 class RecoveredRuns(NamedTuple):
-    """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used."""
+    """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used.
+    ``below``: of each run that waits, what those that are part of it have used since it was written."""
 
     runs: list[run_rows.RunRow]
     accounts: list[run_rows.AccountRow]
     charges: dict[str, list[run_rows.Charge]]
+    below: dict[str, dict[str, int]]
 
 
 def read_runs(store: Store) -> RecoveredRuns:
@@ -40,7 +44,26 @@ def read_runs(store: Store) -> RecoveredRuns:
     found = run_rows.read_runs(store, KEPT_RUNS)
     cut_off = [row.id for row in found if row.state == run_rows.OPEN]
     charges = {run: run_rows.read_charges(store, run) for run in cut_off}
-    return RecoveredRuns(found, run_rows.read_accounts(store), charges)
+    parts: defaultdict[str, list[str]] = defaultdict(list)
+    for row in found:
+        parts[row.spec["parent"] or ""].append(row.id)
+    below = {row.id: _used_below(store, row.id, parts) for row in found if _waits(row) and row.id in parts}
+    return RecoveredRuns(found, run_rows.read_accounts(store), charges, below)
+
+
+def _used_below(store: Store, run: str, parts: dict[str, list[str]]) -> dict[str, int]:
+    """A run that waits was written when it was suspended; what is part of it may have gone on."""
+    since, used = run_rows.suspended_at(store, run), dict[str, int]()
+    for part in _parts_of(run, parts):
+        for name, change in run_rows.total(run_rows.read_charges(store, part), since).items():
+            used[name] = used.get(name, 0) + change
+    return used
+
+
+def _parts_of(run: str, parts: dict[str, list[str]]) -> Iterator[str]:
+    for part in parts.get(run, ()):
+        yield part
+        yield from _parts_of(part, parts)
 
 
 def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
@@ -55,15 +78,15 @@ def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
                 _end_lost(runs, run, recovered)
             runs.keep(run)
     for row in sorted(waiting, key=lambda row: (row.opened_ms, row.id)):  # what is part of a run comes after it
-        _revive(runs, row)
+        _revive(runs, row, recovered.below.get(row.id, {}))
 
 
 def _waits(row: run_rows.RunRow) -> bool:
     return row.state == run_rows.WAITING and row.snapshot is not None
 
 
-def _revive(runs: Runs, row: run_rows.RunRow) -> None:
-    run = _revived(runs, row, _spec(row.spec))
+def _revive(runs: Runs, row: run_rows.RunRow, below: dict[str, int]) -> None:
+    run = _revived(runs, row, _spec(row.spec), below)
     runs.keep(run)
     if run.spec.parent is not None and runs.going(run.spec.parent) is None:
         runs.stop(run, RunStatus.CANCELLED, RunReason.PARENT, "the run it is part of did not outlive its daemon")
@@ -106,10 +129,12 @@ def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
     runs.journal.append((*changes, *spent))
 
 
-def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec) -> LiveRun:
+def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec, below: dict[str, int]) -> LiveRun:
     """A run that waits, with everything it had counted."""
     assert row.snapshot is not None
     kept, now = row.snapshot, now_ns()
+    used = kept["ledger"]["used"]
+    used |= {name: used.get(name, 0) + more for name, more in below.items()}
     effective = msgspec.convert(kept["effective"], Effective)
     detectors = runs.detectors_of(effective)
     detectors.load(kept["detectors"])

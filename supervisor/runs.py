@@ -424,9 +424,10 @@ class Runs:
         )
         run.notes = ""
         self._move_over(run)
-        self.journal.append(changes, lambda durable: run.tell(_as_told(stop, durable)))
-        for hear in self.on_stop:
-            hear(run)
+        with self.journal.together():  # what waits for a person is void in the log before the run is over there
+            for hear in self.on_stop:
+                hear(run)
+            self.journal.append(changes, lambda durable: run.tell(_as_told(stop, durable)))
 
     def _spend_models(self, run: LiveRun) -> None:
         """A model that was asked and has not answered is paid for as it was reserved."""

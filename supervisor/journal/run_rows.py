@@ -122,6 +122,13 @@ def read_charges(store: Store, run: str) -> list[Charge]:
     return [charge for charge in told if charge.changes]
 
 
+def suspended_at(store: Store, run: str) -> int:
+    """The number of the event with which a run was suspended last; 0: none is there. Raises StoreError."""
+    query = "SELECT max(seq) FROM events WHERE run = ? AND kind = ?"
+    ((seq,),) = store.rows(query, (run, EventKind.RUN_SUSPENDED.value))
+    return int(seq or 0)
+
+
 def total(charges: Iterable[Charge], after: int = 0) -> dict[str, int]:
     """What events behind a number change together."""
     changed: dict[str, int] = {}

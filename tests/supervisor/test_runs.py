@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ class Disk:
         self.holds = False
         self.written: list[Change] = []
         self.held: list[Callable[[bool], None]] = []
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The order is all that is looked at here."""
+        yield
 
     def append(self, changes: tuple[Change, ...], then: Any = None, keep: bool = True) -> None:
         self.written += changes
@@ -265,7 +271,7 @@ def row(run: LiveRun, world: World) -> run_rows.RunRow:
 
 def another_life(*rows: run_rows.RunRow) -> World:
     world = World()
-    recall_runs(world.runs, RecoveredRuns(list(rows), [], {}))
+    recall_runs(world.runs, RecoveredRuns(list(rows), [], {}, {}))
     return world
 
 
