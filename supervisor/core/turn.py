@@ -329,8 +329,9 @@ class TurnMachine:
         if self._finishing:
             return self._refused(words.FinishRefused(given.answer or "a person did not accept it"))
         said = f"A person answers: {given.answer}" if given.answer else "A person lets the task go on."
+        effects = self._round_over() if self._calls else self._look()  # what was declined has its result first
         self.conversation.said_by_user(said)
-        return self._look()
+        return effects
 
     def _stay(self, _given: Input) -> Effects:
         return _STAY

@@ -290,6 +290,17 @@ def test_who_calls_a_tool_that_nobody_has_reads_also_which_are_the_loops_own():
     assert loop.told()[0].endswith("[beside the daemon's tools: finish, ask_user]")
 
 
+def test_what_was_declined_has_its_result_before_a_persons_answer_to_the_run_that_asked_for_it():
+    loop = Loop()
+    loop.says(call("finish"))
+    loop.on(words.RunStopped(ASKS))
+    loop.on(words.Resumed("look elsewhere"))
+    assert loop.told()[0].startswith("[finish: not done]")
+    assert loop.machine.conversation.messages[-1].text == "A person answers: look elsewhere"
+    loop.transcript_is_whole()
+    loop.paid()
+
+
 # ---------------------------------------------------------------- rule 5
 
 
