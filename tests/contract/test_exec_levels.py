@@ -172,6 +172,8 @@ def test_children_of_the_program_whose_place_it_took_are_spared(words, mark, som
     finally:
         for line in conftest.alive(other):
             os.kill(int(line.split()[0]), signal.SIGKILL)
+    while conftest.alive(other):  # ours, and on their way
+        time.sleep(0.01)
     nothing_left(mark)
 
 
