@@ -17,7 +17,7 @@ from deadlined import _outside
 from deadlined._private_daemon import PrivateDaemon
 from deadlined.client import Client
 from protocol._events import EventKind
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import WENT_WELL, CallResult
 
 MARK = "DEADLINED_DEMO"
 """The environment variable by which an outsider finds what a scene started."""
@@ -128,7 +128,7 @@ def _looping(stage: Stage) -> CallResult:
     run = stage.client.open_run(goal="loop", profile="demo", deadline_ms=30_000, workspace=str(stage.workspace))
     while True:
         result = run.call("read_file", {"path": "README"})
-        if result.status not in (Status.OK, Status.NO_RESULT):
+        if result.status not in WENT_WELL:
             break
     stop = run.wait()
     if stop.status != "stuck":

@@ -83,13 +83,8 @@ ALIASES = {
     "MODEL_BUDGET_EXHAUSTED": "model_call_budget",
     "TOOL_BUDGET_EXHAUSTED": "tool_call_budget",
 }
-"""Older names of reasons, which are understood wherever a reason is."""
+"""Older names of reasons, which `RunReason` understands too."""
 _CODES = {**{reason: code for code, reason in ALIASES.items()}, "per_tool_budget": "TOOL_BUDGET_EXHAUSTED"}
-
-
-def reason_called(word: str) -> str:
-    """A run's reason by either of its names."""
-    return ALIASES.get(word, word)
 
 
 def code_of(reason: str) -> str | None:

@@ -239,6 +239,8 @@ class CallResult(msgspec.Struct):
     """What a model decided, that it was part of."""
 
 
+WENT_WELL = frozenset((Status.OK, Status.NO_RESULT))
+"""A call did what was asked of it, though there may have been nothing to find."""
 _EXIT = {
     Status.OK: 0,
     Status.NO_RESULT: 0,

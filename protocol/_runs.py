@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from protocol._budgets import BudgetRecord, DimensionView
+from protocol._budgets import ALIASES, BudgetRecord, DimensionView
 from protocol._checks import Check, FieldValue
 
 
@@ -86,6 +86,12 @@ class RunReason(StrEnum):
     SUPERVISOR_BUG = "supervisor_bug"
     STORE_UNAVAILABLE = "store_unavailable"
     RECOVERED_AFTER_CRASH = "recovered_after_crash"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RunReason | None:
+        """By its older name, where it has one."""
+        reason = ALIASES.get(value) if isinstance(value, str) else None
+        return None if reason is None else cls(reason)
 
 
 Phase = Literal["queue", "decide", "tool", "complete", "backoff", "wrapup"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from protocol._budgets import Dimension
 from protocol._events import EventKind
-from protocol._outcomes import CallResult, Delivery, ErrorClass, Notice, Reason, Status
+from protocol._outcomes import WENT_WELL, CallResult, Delivery, ErrorClass, Notice, Reason, Status
 from protocol._runs import Phase, RunReason, RunStatus
 from supervisor.clock import now_ns
 from supervisor.core import run as machine
@@ -30,7 +30,6 @@ from supervisor.runs import RunRefusal, Runs
 
 _OUTPUT_BYTES = Dimension.OUTPUT_BYTES.value
 _NOT_TOLD = (Dimension.BRANCHES.value, _OUTPUT_BYTES)
-_WENT_WELL = (Status.OK, Status.NO_RESULT)
 _NO_STEP = "the run has no step left for it"
 _ARGUMENTS_SHOWN = 200
 
@@ -205,7 +204,7 @@ class Judgement:
         run.detectors.end(stake.token, _outcome(result, call, stake.ask.call_fp, changed))
         if changed:
             run.state_version += 1
-        if run.evidence is not None and result.status in (Status.OK, Status.NO_RESULT):
+        if run.evidence is not None and result.status in WENT_WELL:
             run.evidence.add(call.id)
         self._heed(run, result)
         run.last = stop_records.last_action(result)
@@ -315,7 +314,7 @@ def _outcome(result: CallResult, call: LiveCall, call_fp: str, changed: bool) ->
     outcome_fp = outcome_fingerprint(result, contract)
     feedback = error is not None and error.class_ is ErrorClass.FEEDBACK
     return Outcome(
-        result.status in _WENT_WELL,
+        result.status in WENT_WELL,
         outcome_fp,
         result.delivery is Delivery.UNKNOWN,
         killed_at_deadline=result.status is Status.KILLED and result.reason is Reason.TIME_BUDGET,

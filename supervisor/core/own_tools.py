@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import WENT_WELL, CallResult
 from supervisor.core.host_tools import ASK_USER, FINISH, Finish, HostToolError, Question, is_host_call, read_host_call
 from supervisor.core.model_events import ToolCall, ToolSpec
 from supervisor.core.plan import AskPerson, CallEnded, PersonAnswered, PlanMachine, Refused, State
@@ -98,10 +98,11 @@ class OwnTools:
     def ended(self, result: CallResult) -> None:
         """A call of the daemon's is over: it may prove something."""
         self._last = f"{result.tool} {result.call}: {result.status}. {result.summary}".rstrip()
-        if result.status is Status.OK:
+        ok = result.status in WENT_WELL
+        if ok:
             self._evidence = [*self._evidence, result.call][-_EVIDENCE_KEPT:]
         if self._plan is not None:
-            self._plan.on(CallEnded(result.call, result.tool, result.status is Status.OK))
+            self._plan.on(CallEnded(result.call, result.tool, ok))
 
     def answered(self) -> str:
         """A person has answered; what there is to be said of the plan."""

@@ -15,11 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from protocol._outcomes import CallResult, Delivery, Notice, Status
+from protocol._outcomes import WENT_WELL, CallResult, Delivery, Notice
 
 State = Literal["done", "not_done", "unknown"]
 _STATES: dict[object, State] = {"done": "done", "not_done": "not_done", "unknown": "unknown"}
-_GOOD = (Status.OK, Status.NO_RESULT)
 NOTICE = "reconciled"
 
 
@@ -33,7 +32,7 @@ class Finding(NamedTuple):
 
 def finding_of(tool: str, answer: CallResult) -> Finding:
     """What the tool that was asked has said."""
-    if answer.status not in _GOOD:
+    if answer.status not in WENT_WELL:
         return Finding("unknown", f"{tool} was asked and gave no answer ({answer.summary})")
     said = answer.content if isinstance(answer.content, dict) else _printed(answer)
     if said is None or (state := _STATES.get(_hashable(said.get("state")))) is None:

@@ -8,6 +8,7 @@ import msgspec
 
 from protocol._deadlines import NS_PER_MS, elapsed_ms
 from protocol._outcomes import (
+    WENT_WELL,
     CallResult,
     Delivery,
     ErrorClass,
@@ -39,7 +40,6 @@ _REFUSED_CLASS = {
     Reason.STORE_UNAVAILABLE: ErrorClass.OVERLOADED,
     Reason.SUPERVISOR_BUG: ErrorClass.BUG,
 }
-_GOOD = frozenset((Status.OK, Status.NO_RESULT))
 NO_OUTPUT = OutputInfo()
 """Shared by every result without output; a result with some gets an object of its own."""
 _REMOTE = (
@@ -101,7 +101,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
         attempts=facts.attempts,
         approval=facts.approval,
     )
-    if settle.status not in _GOOD:
+    if settle.status not in WENT_WELL:
         result.error = _error(facts, settle)
         result.retryable = _retryable(facts, settle)
     if settle.status is not Status.OK:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from protocol._budgets import DimensionView, code_of
 from protocol._deadlines import NS_PER_MS
-from protocol._outcomes import CallResult, Delivery, Status
+from protocol._outcomes import WENT_WELL, CallResult, Delivery, Status
 from protocol._quantities import say_duration
 from protocol._runs import SUSPENDED, Artefact, LastAction, Outcome, RunReason, RunStatus
 
@@ -96,11 +96,6 @@ def _spent(reason: RunReason, budgets: dict[str, DimensionView]) -> str:
 _BUDGETS = frozenset(reason for reason in RunReason if reason.value.endswith("_budget"))
 
 
-def partial_line(result: CallResult) -> str:
-    """One line on a call, for the partial result: what it was and how its answer begins."""
-    return line_of(beginning(result))
-
-
 def beginning(result: CallResult) -> Beginning:
     """What a line on a call can be made of later, by `line_of`: most runs never say it. No more than a little of what
     the result holds stays with it."""
@@ -143,7 +138,7 @@ def changed_state(result: CallResult, read_only: bool) -> bool:
     """Whether the world may be another one after a call: it succeeded, and is not read-only; or nobody knows."""
     if read_only:
         return False
-    return result.status in (Status.OK, Status.NO_RESULT) or result.delivery is Delivery.SUCCEEDED
+    return result.status in WENT_WELL or result.delivery is Delivery.SUCCEEDED
 
 
 def _title(status: RunStatus) -> str:

@@ -15,10 +15,10 @@ from protocol._budgets import (
     limit_value,
     read_limit,
     read_limits,
-    reason_called,
     tool_calls_of,
     tools_named,
 )
+from protocol._runs import RunReason
 
 
 def test_the_dimensions_are_those_that_are_published() -> None:
@@ -143,12 +143,11 @@ def test_a_view_says_how_much_is_used_in_percent() -> None:
 
 @pytest.mark.behaviour("M068")
 def test_the_older_codes_are_understood_and_said() -> None:
-    assert {code: reason_called(code) for code in ALIASES} == {
-        "DEADLINE_EXCEEDED": "time_budget",
-        "MODEL_BUDGET_EXHAUSTED": "model_call_budget",
-        "TOOL_BUDGET_EXHAUSTED": "tool_call_budget",
-    }
+    reasons = [RunReason.TIME_BUDGET, RunReason.MODEL_CALL_BUDGET, RunReason.TOOL_CALL_BUDGET]
+    assert list(ALIASES) == ["DEADLINE_EXCEEDED", "MODEL_BUDGET_EXHAUSTED", "TOOL_BUDGET_EXHAUSTED"]
+    assert list(map(RunReason, ALIASES)) == msgspec.convert(list(ALIASES), list[RunReason]) == reasons
     assert [code_of(reason) for reason in ("time_budget", "model_call_budget", "tool_call_budget")] == list(ALIASES)
     assert code_of("per_tool_budget") == "TOOL_BUDGET_EXHAUSTED"
-    assert reason_called("step_budget") == "step_budget"
+    with pytest.raises(ValueError, match="STEP_BUDGET"):
+        RunReason("STEP_BUDGET")
     assert code_of("step_budget") is None
