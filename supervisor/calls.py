@@ -268,11 +268,7 @@ class Calls:
     def _admit(self, call: LiveCall) -> None:
         judged, beside = call.judged, call.judged.contract.side_by_side
         alone = self.gate.trouble.lock_of(judged)
-        self._carry(
-            self._admission.submitted(
-                call.id, call.lane, beside, judged.resource, judged.flavour, judged.deadline_ns, alone
-            )
-        )
+        self._carry(self._admission.submitted(call.id, call.lane, beside, judged.resource, judged.deadline_ns, alone))
 
     def _not_durable(self, call: LiveCall) -> None:
         text = self._journal.trouble or "the journal took nothing"

@@ -13,7 +13,7 @@ from supervisor.clock import wall_ms
 from supervisor.core import stop_records as words
 from supervisor.core.budget import Ledger
 from supervisor.core.call import State as CallState
-from supervisor.core.run import Settle, State, Suspend
+from supervisor.core.run import Settle, Suspend
 from supervisor.live_run import LiveRun
 
 _GOAL_LISTED = 200
@@ -210,11 +210,6 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
         }
     )
     return plain
-
-
-def is_over(run: LiveRun) -> bool:
-    """Whether nothing more can be asked of it but to be shown."""
-    return run.machine.state is State.SETTLED
 
 
 def aborted(reason: RunReason, detail: str, run_id: str, deadline_ms: int, elapsed: int, step: int) -> StopRecord:

@@ -20,13 +20,12 @@ Rules
 9. The machine is total: an id that is not here any more changes nothing. Submitting an id that is here is a bug of the
    caller.
 
-Every input costs O(log waiting); an uncontended call costs two dictionary entries. ``flavour`` (which kind of worker
-will serve) decides nothing here; the waiting are counted by it for the pool.
+Every input costs O(log waiting); an uncontended call costs two dictionary entries.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
@@ -89,7 +88,6 @@ class Admission:
         self._resources: dict[_Lock, _Resource] = {}
         self._ready = _Pile()
         self._deadlines = _Pile()
-        self._flavours: Counter[str] = Counter()
         self._submissions = 0
         self.in_flight = 0
         self.waiting = 0
@@ -100,7 +98,6 @@ class Admission:
         lane: str,
         side_by_side: bool,
         resource: str | None,
-        flavour: str,
         deadline_ns: int,
         alone: str | None = None,
     ) -> Effects:
@@ -119,7 +116,7 @@ class Admission:
         if place is None:
             place = self._lanes[lane] = _Lane(lane)
         self._submissions += 1
-        call = _Call(call_id, place, side_by_side, locks, flavour, deadline_ns, self._submissions)
+        call = _Call(call_id, place, side_by_side, locks, deadline_ns, self._submissions)
         self._calls[call_id] = call
         if starts:
             return self._start_at_once(call)
@@ -158,10 +155,6 @@ class Admission:
             return ()
         return (*(Overdue(call.call_id) for call in late), *self._depart(late))
 
-    def waiting_for(self, flavour: str) -> int:
-        """How many calls wait that a worker of this flavour will serve."""
-        return self._flavours[flavour]
-
     # ------------------------------------------------------------------ in
 
     def _start_at_once(self, call: _Call) -> Effects:
@@ -175,7 +168,6 @@ class Admission:
 
     def _join_queue(self, call: _Call) -> None:
         self.waiting += 1
-        self._flavours[call.flavour] += 1
         self._deadlines.push(call.deadline_ns, call)
         call.lane.queue(call)
         self._let_in(call.lane)
@@ -263,9 +255,6 @@ class Admission:
     def _leave_queue(self, call: _Call) -> None:
         self.waiting -= 1
         self._deadlines.discard(call)
-        self._flavours[call.flavour] -= 1
-        if not self._flavours[call.flavour]:
-            del self._flavours[call.flavour]
 
     def _exit_lane(self, lane: _Lane) -> None:
         lane.inside -= 1
@@ -292,7 +281,6 @@ class _Call(msgspec.Struct, eq=False):
     lane: _Lane
     side_by_side: bool
     locks: tuple[_Lock, ...]
-    flavour: str
     deadline_ns: int
     number: int
     taken: int = 0

@@ -278,15 +278,6 @@ class Ledger:
         """Use what nobody could foresee (bytes of an output); debt is allowed. The changes of used."""
         return _spend(self._path(node), _positive(amounts))
 
-    def credit(self, node: Node, amounts: Amounts) -> dict[str, int]:
-        """Give back what was settled and never happened; nobody has used less than nothing. The changes of used."""
-        path, back = self._path(node), _positive(amounts)
-        changes = {name: -min(n, path[0].used.get(name, 0)) for name, n in back.items()}
-        for account in path:
-            for name, n in back.items():
-                account.used[name] = max(0, account.used.get(name, 0) - n)
-        return {name: change for name, change in changes.items() if change}
-
     # ------------------------------------------------------------ the wrap-up
 
     def hold_back(self, node: Node, amounts: Amounts) -> None:

@@ -20,8 +20,3 @@ _MS = {Period.HOUR: 3_600_000, Period.DAY: 86_400_000}
 def period_number(period: Period, wall_ms: int) -> int:
     """Which period an instant lies in, by milliseconds since 1970; 0 where there is but one."""
     return 0 if period is Period.NONE else wall_ms // _MS[period]
-
-
-def period_start_ms(period: Period, wall_ms: int) -> int:
-    """When the period of an instant began: what was used before does not count. 0 where there is but one."""
-    return 0 if period is Period.NONE else wall_ms - wall_ms % _MS[period]

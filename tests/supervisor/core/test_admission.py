@@ -23,7 +23,7 @@ def submit(
     deadline_ns: int = FAR,
     alone: str | None = None,
 ) -> Effects:
-    return machine.submitted(call, lane or call, beside, resource, "bare", deadline_ns, alone)
+    return machine.submitted(call, lane or call, beside, resource, deadline_ns, alone)
 
 
 def granted(effects: Effects) -> list[str]:
@@ -195,16 +195,6 @@ def test_a_machine_that_could_never_grant_is_refused(capacity: int, queue: int) 
         Admission(capacity, queue)
 
 
-def test_the_waiting_are_counted_by_flavour() -> None:
-    machine = Admission(capacity=1)
-    submit(machine, "a")
-    machine.submitted("b", "b", False, None, "mcp", FAR)
-    assert machine.waiting_for("mcp") == 1
-    machine.cancelled("b")
-    assert machine.waiting_for("mcp") == 0
-    assert not machine._flavours
-
-
 def test_submitting_and_cancelling_for_ever_grows_nothing() -> None:
     machine = Admission(capacity=1)
     submit(machine, "holder", resource="db")
@@ -300,7 +290,7 @@ class AgainstThePlainModel(RuleBasedStateMachine):
         self.submissions += 1
         name = f"c{self.submissions}"
         call = Plain(name, lane or name, beside, resource, self.now_ns + patience, alone)
-        effects = self.machine.submitted(name, call.lane, beside, resource, "bare", call.deadline_ns, alone)
+        effects = self.machine.submitted(name, call.lane, beside, resource, call.deadline_ns, alone)
         full = len(self.model.waiting()) >= self.model.queue
         self.model.calls.append(call)
         started = self.model.settle()
@@ -384,7 +374,7 @@ class AgainstThePlainModel(RuleBasedStateMachine):
         assert len(self.fate) == self.submissions
         machine = self.machine
         assert (machine.in_flight, machine.waiting, machine.next_timer_ns()) == (0, 0, None)
-        assert (machine._calls, machine._lanes, machine._resources, dict(machine._flavours)) == ({}, {}, {}, {})
+        assert (machine._calls, machine._lanes, machine._resources) == ({}, {}, {})
 
 
 AgainstThePlainModel.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

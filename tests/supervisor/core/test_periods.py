@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from supervisor.core.periods import Period, period_number, period_start_ms
+from supervisor.core.periods import Period, period_number
 
 
 def ms(text: str) -> int:
@@ -25,9 +25,7 @@ def test_a_period_begins_when_the_calendar_of_utc_says(period: Period, last: str
         == period_number(period, ms(last) + 1_000)
     )
     assert period_number(period, ms(first)) == period_number(period, ms(first) + 1_800_000)
-    assert period_start_ms(period, ms(first) + 1_800_000) == ms(first)
 
 
 def test_without_a_period_there_is_one_that_began_with_time() -> None:
     assert period_number(Period.NONE, 0) == period_number(Period.NONE, 10**15) == 0
-    assert period_start_ms(Period.NONE, 10**15) == 0
