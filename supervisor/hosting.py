@@ -44,6 +44,7 @@ MOST_AGENTS = 64
 """That are steered at once, beside those that wait for a person: each holds a connection to its model."""
 _CLOSING_S = 1.0
 _A_FILE = "scripted:"
+_NO_NOTES = "its agent's conversation was too long to be kept, and is lost with the daemon that had it"
 
 
 class Hosting:
@@ -97,6 +98,9 @@ class Hosting:
 
     async def _again(self, run: LiveRun) -> None:
         assert run.spec.agent is not None
+        if not run.notes:  # from the beginning it would do again what it has done
+            self._runs.stop(run, RunStatus.INTERNAL_ERROR, RunReason.RECOVERED_AFTER_CRASH, _NO_NOTES)
+            return
         try:
             self.host(run, self._gateway(run.spec.agent, run.spec.uid), run.notes)  # however many there were
         except RunRefusal as refusal:
@@ -167,12 +171,11 @@ class InnerLine:
 
     def say(self, message: cm.FromDaemon) -> None:
         """An answer has come."""
-        number = getattr(message, "id", None)  # all but a welcome have one
-        waiting = None if number is None else self._waiting.get(number)
-        if waiting is not None:
-            event, answers = waiting
-            answers.append(message)
-            event.set()
+        if isinstance(message, cm.Welcome) or message.id not in self._waiting:
+            return
+        event, answers = self._waiting[message.id]
+        answers.append(message)
+        event.set()
 
     def settled(self, request: int, result: CallResult) -> None:
         """A call that was asked for has settled."""

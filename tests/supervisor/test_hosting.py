@@ -20,7 +20,7 @@ from supervisor.core.policy import Rule
 from supervisor.core.run import State
 from supervisor.hosting import MOST_AGENTS, Hosting, InnerLine
 from supervisor.runs import RunRefusal
-from tests.supervisor.core.turning import DONE, call, stop
+from tests.supervisor.core.turning import DONE, Loop, call, stop
 from tests.supervisor.lines import ScriptedLine, ScriptedModel, agent_of, says
 
 RULES = (Rule("pay", "ask", {"to": "*"}, "money"), Rule("look", "allow", {}, ""))
@@ -169,10 +169,22 @@ async def test_a_run_that_waited_in_an_earlier_life_goes_on_with_what_was_kept(h
     assert house.lines["r2"].asked == [], "nobody has answered that one"
 
 
+async def test_one_of_which_nothing_was_kept_is_not_begun_again_but_ends(house: House) -> None:
+    lost = house.run("lost", trio.sleep_forever, state=State.SUSPENDED)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(house.hosting.run)
+        house.resume(lost)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert house.stops == [("lost", RunStatus.INTERNAL_ERROR, RunReason.RECOVERED_AFTER_CRASH)]
+    assert (house.models["lost"].asked, house.lines["lost"].asked) == ([], [])
+
+
 async def test_a_run_whose_model_is_there_no_more_waits_on_and_says_so_when_it_goes_on_as_all_others_do(
     house: House,
 ) -> None:
-    waiting = [house.run(f"r{number}", trio.sleep_forever, state=State.SUSPENDED) for number in range(MOST_AGENTS + 2)]
+    kept: dict[str, Any] = {"notes": Loop().machine.dump(), "state": State.SUSPENDED}
+    waiting = [house.run(f"r{number}", trio.sleep_forever, **kept) for number in range(MOST_AGENTS + 2)]
     del house.models["r0"]
     async with trio.open_nursery() as nursery:
         await nursery.start(house.hosting.run)
