@@ -6,7 +6,6 @@ their daemon died have ended, and what they had used is found in the log.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -44,9 +43,7 @@ def read_runs(store: Store) -> RecoveredRuns:
     found = run_rows.read_runs(store, KEPT_RUNS)
     cut_off = [row.id for row in found if row.state == run_rows.OPEN]
     charges = {run: run_rows.read_charges(store, run) for run in cut_off}
-    parts: defaultdict[str, list[str]] = defaultdict(list)
-    for row in found:
-        parts[row.spec["parent"] or ""].append(row.id)
+    parts = run_rows.read_parts(store)
     below = {row.id: _used_below(store, row.id, parts) for row in found if _waits(row) and row.id in parts}
     return RecoveredRuns(found, run_rows.read_accounts(store), charges, below)
 
@@ -93,10 +90,7 @@ def _revive(runs: Runs, row: run_rows.RunRow, below: dict[str, int]) -> None:
 
 
 def _spec(plain: dict[str, Any]) -> RunSpec:
-    values = {
-        **plain,
-        "secret_key": bytes.fromhex(plain["secret_key"]),
-    }
+    values = {**plain, "secret_key": bytes.fromhex(plain["secret_key"])}
     values["checks"] = msgspec.convert(plain["checks"], tuple[Check, ...])
     values["agent"] = msgspec.convert(plain.get("agent"), AgentOptions | None)
     return RunSpec(**values)

@@ -99,14 +99,25 @@ def too_old(before_ms: int) -> tuple[Change, ...]:
 
 
 def read_runs(store: Store, most: int) -> list[RunRow]:
-    """Those that did not end, and the newest of those that did; oldest first. Raises StoreError."""
+    """All that did not end, and the newest ``most`` of those that did; oldest first. Raises StoreError."""
     query = """SELECT id, uid, state, spec, snapshot, stop, opened_ms FROM runs
-        ORDER BY settled_ms IS NOT NULL, settled_ms DESC LIMIT ?"""
+        WHERE settled_ms IS NULL OR id IN
+            (SELECT id FROM runs WHERE settled_ms IS NOT NULL ORDER BY settled_ms DESC LIMIT ?)
+        ORDER BY settled_ms IS NOT NULL, settled_ms DESC"""
     rows = [
         RunRow(run, uid, state, _values(spec), _values(snapshot), stop and _STOP.decode(stop), opened_ms)
         for run, uid, state, spec, snapshot, stop, opened_ms in store.rows(query, (most,))
     ]
     return rows[::-1]
+
+
+def read_parts(store: Store) -> dict[str, list[str]]:
+    """Of each run that has any, those that are part of it, also of those that ended long ago. Raises StoreError."""
+    parts: dict[str, list[str]] = {}
+    query = "SELECT id, json_extract(spec, '$.parent') AS parent FROM runs WHERE parent IS NOT NULL"
+    for run, parent in store.rows(query):
+        parts.setdefault(parent, []).append(run)
+    return parts
 
 
 def read_accounts(store: Store) -> list[AccountRow]:

@@ -2,8 +2,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from supervisor.journal.run_rows import AccountRow, Charge, read_accounts, read_charges, total, used
+from supervisor.journal.run_rows import (
+    AccountRow,
+    Charge,
+    opened,
+    read_accounts,
+    read_charges,
+    read_parts,
+    read_runs,
+    settled,
+    suspended,
+    suspended_at,
+    total,
+    used,
+)
 from supervisor.journal.store import Store
+from tests.supervisor.core.turning import DONE, WAITS
 from tests.supervisor.journal.conftest import event
 
 
@@ -38,3 +52,32 @@ def test_charges_are_those_of_the_run_and_can_be_summed_from_any_event_on(open_s
     assert total(charges) == {"steps": 2, "tool_calls": 0}
     assert total(charges, 1) == {"steps": 1, "tool_calls": 0}
     assert total(charges, 5) == {}
+
+
+def test_every_run_that_waits_is_found_however_many_there_are_and_the_newest_of_those_that_are_over(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    for number in range(4):
+        for name in (f"waits{number}", f"over{number}"):
+            store.commit(list(opened(name, 7, {"parent": None}, number, {})))
+        store.commit(list(suspended(f"waits{number}", 7, {}, WAITS, number, {})))
+        store.commit(list(settled(f"over{number}", 7, DONE, number, {})))
+    found = [row.id for row in read_runs(store, 2)]
+    assert sorted(found[2:]) == [f"waits{number}" for number in range(4)]
+    assert found[:2] == ["over2", "over3"]
+
+
+def test_what_is_part_of_a_run_is_found_also_when_it_is_long_over(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    for name, parent in (("r", None), ("old", "r"), ("new", "r"), ("below", "new")):
+        store.commit(list(opened(name, 7, {"parent": parent}, 1, {})))
+    store.commit(list(settled("old", 7, DONE, 1, {})))
+    parts = {run: sorted(names) for run, names in read_parts(store).items()}
+    assert parts == {"r": ["new", "old"], "new": ["below"]}
+
+
+def test_a_run_was_suspended_where_its_last_such_event_stands(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    store.commit([event("run_suspended", run="r"), event(run="r"), event("run_suspended", run="r"), event(run="r")])
+    assert (suspended_at(store, "r"), suspended_at(store, "other")) == (3, 0)
