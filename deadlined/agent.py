@@ -61,6 +61,7 @@ class ClientLine:
             return cm.Failed(exchange.request.id, exchange.error.error)
         if exchange.error is not None:
             raise exchange.error
+        assert exchange.answer is not None, "it is over"
         return exchange.answer
 
 

@@ -10,7 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import msgspec
 import trio
@@ -31,8 +31,8 @@ _EVENTS, _WAIT_MS = 200, 20_000
 _SHOWN, _PINNED = 400, 20
 _MOMENT_NS, _LATER_NS = 50_000_000, 1_000_000
 """The daemon counts in nanoseconds what it says in milliseconds: a turn that is cut a little later finds it decided."""
-Answer = Any
-"""One of the messages that the link allows for a request, or Failed."""
+Answer: TypeAlias = cm.Answer | cm.Failed
+"""Those that the link allows for a request."""
 
 
 class Line(Protocol):

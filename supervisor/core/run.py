@@ -349,9 +349,12 @@ class RunMachine:
     def _settle(self, now_ns: int) -> Effects:
         assert self._stop is not None
         self.state = State.SETTLED
-        stop, finish = self._stop, self._said
-        said = (None, {}) if finish is None else (finish.answer, finish.fields)
-        return (Settle(stop.status, stop.reason, stop.phase, stop.detail, now_ns, *said),)
+        stop = self._stop
+        return (Settle(stop.status, stop.reason, stop.phase, stop.detail, now_ns, *self._answer()),)
+
+    def _answer(self) -> tuple[str | None, dict[str, FieldValue]]:
+        """What was said last of the end, with its fields."""
+        return (None, {}) if self._said is None else (self._said.answer, self._said.fields)
 
     def _wait(self, given: Waited) -> Effects:
         self._waits = self._waits or given
@@ -360,10 +363,9 @@ class RunMachine:
     def _suspend(self, now_ns: int) -> Effects:
         assert self._waits is not None
         self.state, self._remaining_ns = State.SUSPENDED, max(0, self.deadline_ns - now_ns)
-        waits, finish = self._waits, self._said
-        said = (None, {}) if finish is None else (finish.answer, finish.fields)
+        waits = self._waits
         phase: Phase | None = "complete" if self._confirms else None
-        return (Suspend(waits.status, waits.reason, waits.detail, self._remaining_ns, phase, *said),)
+        return (Suspend(waits.status, waits.reason, waits.detail, self._remaining_ns, phase, *self._answer()),)
 
     def _wait_for_confirmation(self, given: Waited) -> Effects:
         if self.in_flight:  # a check is: nobody can be asked yet (rule 4)
