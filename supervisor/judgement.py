@@ -63,9 +63,6 @@ class Judgement:
 
     def run_of(self, name: str, uid: int) -> LiveRun:
         """The run that a call is submitted in, which takes calls. Raises Refusal."""
-        found = self._runs.going(name)
-        if found is not None and _takes_calls(found) and found.known and uid == found.spec.uid:
-            return found  # of nearly all calls
         try:
             run = self._runs.running(name, uid)
         except RunRefusal as refusal:
@@ -262,10 +259,6 @@ class Judgement:
         self._runs.refused(run, refused)
         retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
         return Refusal(Reason.BUDGET, refused.text + retryable)
-
-
-def _takes_calls(run: LiveRun) -> bool:
-    return run.machine.state is State.RUNNING and run.stop is None
 
 
 def _phase_in(result: CallResult) -> Phase | None:
