@@ -15,11 +15,12 @@ Rules
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import stat
 import tomllib
 from collections.abc import AsyncGenerator, Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -87,7 +88,7 @@ class Turn(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise ValueError("a turn has one of `silent`, `cut_at`, `fail`, `status`")
         try:
             re.compile(self.when or "")
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"`when` is no regular expression: {error}") from error
 
     @property
@@ -111,16 +112,26 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"t
     def load(cls, path: str) -> Script:
         """A script out of a file: TOML, or where its name ends in .jsonl one turn a line. Raises ScriptError."""
         try:
-            with Path(path).open("rb") as file:
-                said = file.read(MOST_BYTES + 1)
-            if len(said) > MOST_BYTES:
-                raise ScriptError(f"{path}: a script has at most {MOST_BYTES} bytes")
+            said = _read(path)
             lines = path.endswith(".jsonl")
-            return msgspec.convert(_lines(said.decode()) if lines else tomllib.loads(said.decode()), cls)
+            return msgspec.convert(_lines(said) if lines else tomllib.loads(said), cls)
         except OSError as error:
             raise ScriptError(f"{path}: {error.strerror}") from error
+        except RecursionError as error:
+            raise ScriptError(f"{path}: it is nested too deep") from error
         except (msgspec.ValidationError, ValueError) as error:
             raise ScriptError(f"{path}: {error}") from error
+
+
+def _read(path: str) -> str:
+    """Raises OSError, ValueError. The daemon waits for this, and the open of a FIFO would hold it for ever."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("a script is a regular file")
+        said = file.read(MOST_BYTES + 1)
+    if len(said) > MOST_BYTES:
+        raise ValueError(f"a script has at most {MOST_BYTES} bytes")
+    return said.decode()
 
 
 def _lines(said: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import trio
@@ -228,6 +230,9 @@ async def test_usage_is_left_out_when_it_is_to_be_and_counted_when_nothing_is_sa
         ("[[turn]]\nreply = 'x'", "reply"),
         ("[[turn]]\nrepeat = 0", "repeat"),
         ("[[turn]]\nwhen = '('", "regular expression"),
+        ("[[turn]]\nwhen = 'a{99999999999}'", "regular expression"),
+        (f"[[turn]]\nwhen = '{'(' * 20_000}{')' * 20_000}'", "regular expression"),
+        ("turn = " + "[" * 100_000, "nested too deep"),
         ("[[turn]]\nsilent = true\nstatus = 429", "one of"),
         ("[[turn]]\nretry_after = '1'", "belong to a `status`"),
         ("[[turn]]\nstatus = 200", "status"),
@@ -244,7 +249,7 @@ def test_a_script_that_cannot_be_played_is_refused_with_its_name_and_the_reason(
     assert "bad.toml" in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "7", '{"text": "a"}\n{"what": 1}', '{"a": NaN}'])
+@pytest.mark.parametrize("text", ["{", "[]", "7", "[" * 100_000, '{"text": "a"}\n{"what": 1}', '{"a": NaN}'])
 def test_lines_that_cannot_be_played_are_refused(tmp_path, text):
     file = tmp_path / "bad.jsonl"
     file.write_text(text)
@@ -257,3 +262,10 @@ def test_a_script_that_is_too_large_is_refused(tmp_path):
     file.write_text("# " + "x" * (1 << 20))
     with pytest.raises(ScriptError, match="at most"):
         Script.load(str(file))
+
+
+def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "fifo.toml")  # nobody writes to it: an open that waits for one ends in no life
+    for path in (tmp_path / "fifo.toml", Path("/dev/zero")):
+        with pytest.raises(ScriptError, match="regular file"):
+            Script.load(str(path))
