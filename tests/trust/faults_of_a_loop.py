@@ -100,9 +100,12 @@ class _Suite:
         return [json.loads(line) for line in text.splitlines() if mine in line]
 
     def close(self) -> None:
-        """A suite in which nothing was ever forgotten has shown nothing of it."""
-        if "runs with M095" in self.figures.counts and not self.figures.counts.get("questions out of sight"):
+        """A suite in which nothing was ever forgotten, or delivered again, has shown nothing of it."""
+        counts = self.figures.counts
+        if "runs with M095" in counts and not counts.get("questions out of sight"):
             self.figures.fail("no question was ever out of sight")
+        if "runs with M091" in counts and not counts.get("deliveries answered by what was done"):
+            self.figures.fail("no call that was delivered again was known by its key")
 
 
 class _Played:
@@ -124,7 +127,7 @@ class _Played:
         self._suite.count(f"{stop.status} {stop.reason}")
         events = list(self._run.events(follow=True))
         late = [event for event in events if event.kind == "call_ended" and event.data["tool"] == "trust_late"]
-        self._slow = any(event.data["delivery"] != "unknown" for event in late)
+        self._slow = any(event.data["delivery"] == "not_delivered" for event in late)
         self._suite.count("machine too slow", self._slow)
         yield from self._wrong_end(stop, events)
         yield from _wrong_log(stop, events)
@@ -174,8 +177,8 @@ class _Played:
                 if done.status is Status.OK and isinstance(done.content, str):
                     arguments = {"file": str(self._suite.effects), "name": done.content}
                     key = f"{event.data['decision']}.0"  # of the first call of its turn: for others it says no
-                    self._client.call("trust_effect", arguments, run=self._run.id, key=key)
-                    self._suite.count("deliveries again")
+                    again = self._client.call("trust_effect", arguments, run=self._run.id, key=key)
+                    self._suite.count("deliveries answered by what was done", again.replayed)
 
     # -------------------------------------------------------- what must hold
 
