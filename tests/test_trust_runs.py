@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from deadlined._errors import ConnectionLost, DaemonSilent, RequestRefused
 from protocol._events import Event, EventKind
-from protocol._outcomes import CallResult, Status
+from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Status
 from protocol._runs import RunDeadline, RunReason, RunStatus, StopRecord
 from supervisor.journal import run_rows
 from supervisor.journal.rows import draft
@@ -17,6 +18,7 @@ from supervisor.journal.store import Change, Store
 from supervisor.models.scripted import Script
 from tests.trust import faults_of_a_loop
 from tests.trust.faulty_scripts import FAULTS, scenario
+from tests.trust.ledger import until_it_is_gone
 from tests.trust.steering import Books, Question, Steered
 from tests.trust.whole_log import contradictions
 
@@ -40,7 +42,10 @@ def stands(node: str, **used: int) -> Change:
 
 
 def run_of(*changes: Change) -> list[Change]:
-    return [said(EventKind.RUN_ADMITTED, **ADMITTED), said(EventKind.STEP_BEGUN, charge={"steps": 2}), *changes]
+    """With two steps, which its session, its user and its tenant have used, unless it is said otherwise."""
+    above = [stands(node, steps=2) for node in ("session 7/s", "user t/7", "tenant t")]
+    begun = [said(EventKind.RUN_ADMITTED, **ADMITTED), said(EventKind.STEP_BEGUN, charge={"steps": 2})]
+    return [*begun, *above, *changes]
 
 
 def test_a_log_that_adds_up_is_whole(store: Store) -> None:
@@ -55,8 +60,13 @@ def test_an_account_that_says_something_else_than_the_log_is_seen(store: Store, 
     assert wrong.startswith("session 7/s stands at ")
 
 
+def test_an_account_that_is_not_there_is_seen(store: Store) -> None:
+    store.commit([change for change in run_of() if "tenant t" not in change.values])
+    assert list(contradictions(store, {})) == ["tenant t stands at {}, its runs' events say {'steps': 2}"]
+
+
 def test_an_account_beyond_its_limit_is_seen(store: Store) -> None:
-    store.commit(run_of(stands("session 7/s", steps=2)))
+    store.commit(run_of())
     assert list(contradictions(store, {"session": {"steps": 1}})) == ["session 7/s may have 1 steps, and has had 2"]
 
 
@@ -111,6 +121,20 @@ def test_what_was_told_is_firm_with_the_next_thing_that_is_on_the_disk() -> None
     run.confirm()
     run.confirm()
     assert (run.firm["steps"], run.firm["tokens_in"], run.sent["tokens_in"]) == (1, 4, 4)
+
+
+@pytest.mark.parametrize("code", ["overloaded", "unknown_run"])
+def test_what_a_daemon_refuses_while_it_lives_is_not_taken_for_its_death(code: str) -> None:
+    with pytest.raises(RequestRefused), until_it_is_gone():
+        raise RequestRefused(ErrorInfo(ErrorClass.ARGUMENT, code, ""))
+
+
+@pytest.mark.parametrize(
+    "gone", [ConnectionLost(), RequestRefused(ErrorInfo(ErrorClass.ARGUMENT, "shutdown", "")), DaemonSilent("x", 1)]
+)
+def test_a_daemon_that_is_gone_is_only_asked_no_more(gone: Exception) -> None:
+    with until_it_is_gone():
+        raise gone
 
 
 # ---------------------------------------------------------------- faults of a loop

@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -57,6 +57,8 @@ MOST_CALLS = 60
 GONE_WITHIN_S = 1.0
 TAKEN_APART_WITHIN_S = 10.0
 LEAST_LOOKS = 50
+LEAST_POINTS = 10
+"""Of fewer nobody says that too many were missed."""
 REACHED_WITHIN_S = 3.0
 RECOVERED = 10_000
 RECOVERED_WITHIN_S = 1.0
@@ -76,11 +78,20 @@ def run(count: int, seed: int) -> Figures:
     with ProcessPoolExecutor(LANES, get_context("spawn"), adopt_orphans) as pool:
         for found in pool.map(lane, range(LANES), each, [seed] * LANES):
             figures.add(found)
+    _look_at_points(figures)
     seconds = _least_to_recover()
     figures.counts[f"milliseconds to recover {RECOVERED:,} calls"] = round(1_000 * seconds)
     if seconds > RECOVERED_WITHIN_S:
         figures.fail(f"{RECOVERED:,} calls of a former life took {seconds:.2f} s")
     return figures
+
+
+def _look_at_points(figures: Figures) -> None:
+    """A suite that kills at random where it means to kill at a point shows nothing of the points."""
+    meant = sum(count for what, count in figures.counts.items() if what.startswith("at a point of"))
+    missed = figures.counts.get("points not reached", 0)
+    if meant >= LEAST_POINTS and 2 * missed > meant:
+        figures.fail(f"{missed} of {meant} points were not reached")
 
 
 def _least_to_recover() -> float:
@@ -194,10 +205,10 @@ class _Round:
         threading.Thread(target=self._kill, daemon=True).start()
         if self.plan.rig:
             os.kill(self.daemon.pid, signal.SIGUSR1)
-        steers, rng = threading.Thread(target=self._steer, args=(random.Random(self.rng.random()),)), self.rng
-        steers.start()
-        ask_until_it_dies(self.daemon.socket, self.ledger, CLIENTS, MOST_CALLS, rng)
-        steers.join()
+        with ThreadPoolExecutor(1) as pool:
+            steers = pool.submit(self._steer, random.Random(self.rng.random()))
+            ask_until_it_dies(self.daemon.socket, self.ledger, CLIENTS, MOST_CALLS, self.rng)
+            steers.result()
         self.died = time.monotonic()
         if self.daemon.reap(READY_WITHIN_S) != -signal.SIGKILL:
             self._fail(f"the daemon ended otherwise: {self.daemon.words()}")

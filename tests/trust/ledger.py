@@ -5,9 +5,11 @@ A *name* is one thing to be done, under its own delivery key; doing it writes a 
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from deadlined._errors import DeadlinedError
+from deadlined._errors import ConnectionLost, DaemonNotRunning, DaemonSilent, RequestRefused
 from deadlined.client import CallHandle, Client
 from protocol._outcomes import CallResult, Delivery
 
@@ -133,12 +135,21 @@ def ask_until_it_dies(socket: str, ledger: Ledger, lanes: int, most: int, rng: r
 
 def _lane(socket: str, ledger: Ledger, prefix: str, most: int, seed: float) -> None:
     rng = random.Random(seed)
+    with until_it_is_gone(), Client(socket) as client:
+        for number in range(most):
+            asked = ledger.write(f"{prefix}n{number}", rng)
+            handle = asked.submit(client)
+            asked.call = handle.call
+            asked.told = msgspec.msgpack.encode(handle.wait())
+
+
+@contextlib.contextmanager
+def until_it_is_gone() -> Iterator[None]:
+    """Ends with a daemon that dies or stops: what was not told is not known. Nothing else that it says is ignored."""
     try:
-        with Client(socket) as client:
-            for number in range(most):
-                asked = ledger.write(f"{prefix}n{number}", rng)
-                handle = asked.submit(client)
-                asked.call = handle.call
-                asked.told = msgspec.msgpack.encode(handle.wait())
-    except DeadlinedError:
-        return  # the daemon has died: what was not told is not known
+        yield
+    except (ConnectionLost, DaemonNotRunning, DaemonSilent):
+        pass
+    except RequestRefused as refused:
+        if refused.error.code != "shutdown":
+            raise

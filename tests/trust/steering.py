@@ -12,18 +12,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from deadlined._errors import ConnectionLost, DeadlinedError, RequestRefused, RunStopped
+from deadlined._errors import ConnectionLost, RequestRefused, RunStopped
 from deadlined.client import CallHandle, Client
 from deadlined.runs import Run
 from protocol import _client_messages as cm
 from protocol._outcomes import CallResult, Delivery, Status
 from protocol._runs import ApprovalView, StopRecord
-from tests.trust.ledger import Ledger, lines_of
+from tests.trust.ledger import Ledger, lines_of, until_it_is_gone
 
 SESSION_RUNS = 6
 SESSION_CALLS = 9
@@ -140,16 +141,12 @@ class Books:
 def steer_until_it_dies(socket: str, books: Books, ledger: Ledger, most: int, rng: random.Random) -> None:
     """One run after the other, beside a person who answers, until the daemon is gone."""
     books.over.clear()
-    person = threading.Thread(target=_answer_until_it_dies, args=(socket, books))
-    person.start()
-    try:
-        with Client(socket) as client:
+    with ThreadPoolExecutor(1) as pool:
+        person = pool.submit(_answer_until_it_dies, socket, books)
+        with until_it_is_gone(), Client(socket) as client:
             for _ in range(most):
                 _Steerer(client, books, ledger, rng, books.open()).go()
-    except DeadlinedError:
-        pass  # the daemon has died: what was not told is not known
-    finally:
-        person.join()
+        person.result()
 
 
 class _Steerer:
@@ -254,15 +251,13 @@ class _Steerer:
 
 def _answer_until_it_dies(socket: str, books: Books) -> None:
     try:
-        with Client(socket) as client:
+        with until_it_is_gone(), Client(socket) as client:
             while True:
                 for view in client.approvals():
                     question = books.question(view)
                     if question is not None and question.answer != "later" and not question.said:
                         _answer(client, view, question, books)
                 time.sleep(LOOK_S)
-    except DeadlinedError:
-        return
     finally:
         books.over.set()
 

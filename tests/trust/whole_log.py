@@ -39,15 +39,15 @@ def _gaps(store: Store) -> Iterator[str]:
 
 
 def _accounts(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
-    charged = _charged(store)
-    for row in read_accounts(store):
-        used = {name: count for name, count in row.used.items() if count and name != "wall_ms"}
-        counted = {name: count for name, count in charged[row.node].items() if count}
+    charged, stand = _charged(store), {row.node: row.used for row in read_accounts(store)}
+    for node in sorted(charged.keys() | stand.keys()):
+        used = {name: count for name, count in stand.get(node, {}).items() if count and name != "wall_ms"}
+        counted = {name: count for name, count in charged[node].items() if count}
         if used != counted:
-            yield f"{row.node} stands at {used}, its runs' events say {counted}"
-        for name, limit in limits.get(row.node.split()[0], {}).items():
+            yield f"{node} stands at {used}, its runs' events say {counted}"
+        for name, limit in limits.get(node.split()[0], {}).items():
             if used.get(name, 0) > limit:
-                yield f"{row.node} may have {limit} {name}, and has had {used[name]}"
+                yield f"{node} may have {limit} {name}, and has had {used[name]}"
 
 
 def _charged(store: Store) -> defaultdict[str, Counter[str]]:
