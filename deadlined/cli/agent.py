@@ -7,22 +7,17 @@ from typing import Any
 
 import click
 
-from deadlined._errors import RequestRefused
 from deadlined._run_words import RunOptions
 from deadlined.cli._agent_report import AgentReport
 from deadlined.cli._agent_wishes import Model, Wanted
-from deadlined.cli._check_options import check_options
-from deadlined.cli._options import Duration, client_options
+from deadlined.cli._options import client_options
+from deadlined.cli._run_options import opened, run_options
 from deadlined.cli._run_watch import RunWatch
 from deadlined.cli._session import open_client
 from deadlined.cli._waiting import open_interrupts
 from deadlined.cli.agent_resume import resume_command
-from deadlined.cli.run_opening import Limit
 from deadlined.client import Client
-from protocol._checks import Check
-from protocol._outcomes import ErrorClass
 from protocol._places import find_socket
-from protocol._quantities import DURATION_FORM
 from protocol._runs import StopRecord
 
 
@@ -47,34 +42,22 @@ def _first_words(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 @click.option(
     "--model", type=Model(), metavar="M", help="openai:NAME, anthropic:NAME, scripted:FILE …; else LLM_MODEL's."
 )
-@click.option("--profile", metavar="P", help="Whose limits and detectors hold; else the tenant's.")
-@click.option(
-    "--deadline", "deadline_ms", type=Duration(), metavar="D", help=f"For the whole task, fixed once: {DURATION_FORM}."
-)
-@click.option("--limit", "limits", type=Limit(), multiple=True, metavar="NAME=N", help="Tighter than the profile's.")
-@click.option("--workspace", metavar="D", type=click.Path(readable=False), help="Where its tools and checks run.")
-@check_options
+@run_options
 @click.option("--constraint", "constraints", multiple=True, metavar="T", help="A line that the model always sees.")
 @click.option("--plan", is_flag=True, help="First a plan, then its steps.")
-@click.option("--session", metavar="S", help="Runs of one session add up what they use.")
 @click.option("--keep", is_flag=True, help="It goes on when this command is gone.")
 @click.option("--local", is_flag=True, help="The loop runs in this process, and so does its model.")
 @client_options
 def agent_command(
     task: str,
     model: str | None,
+    wanted: RunOptions,
     constraints: tuple[str, ...],
     plan: bool,
     keep: bool,
     local: bool,
     socket_path: str | None,
     as_json: bool,
-    limits: tuple[tuple[str, int | None], ...],
-    checks: list[Check],
-    profile: str | None,
-    deadline_ms: int | None,
-    session: str | None,
-    workspace: str | None,
 ) -> int:
     """Have a model work on TASK with the daemon's tools, under one deadline and one budget; print its answer.
 
@@ -87,19 +70,11 @@ def agent_command(
       deadlined agent 'mend the failing test' --model openai:gpt-4.1 --workspace . --check 'pytest -q'
     """
     _refuse(task, keep and local)
-    options = RunOptions(
-        profile=profile,
-        deadline_ms=deadline_ms,
-        limits=dict(limits),
-        checks=checks,
-        session=session,
-        workspace=workspace,
-        on_disconnect="keep" if keep else "cancel",
-    )
-    wanted, report = Wanted(task, model, constraints, plan, options), AgentReport(as_json)
+    wanted["on_disconnect"] = "keep" if keep else "cancel"
+    wishes, report = Wanted(task, model, constraints, plan, wanted), AgentReport(as_json)
     steer = _steered_here if local else _steered_there
     with open_interrupts() as interrupts, open_client(socket_path) as client:
-        stop = steer(client, find_socket(socket_path), wanted, report, lambda: interrupts.seen)
+        stop = steer(client, find_socket(socket_path), wishes, report, lambda: interrupts.seen)
     return report.stop(stop)
 
 
@@ -115,7 +90,7 @@ def _steered_there(
 ) -> StopRecord:
     """By the daemon."""
     task, model, constraints, plan, options = wanted
-    run = _opened(lambda: client.agent(task, model=model, constraints=constraints, plan=plan, **options).id)
+    run = opened(lambda: client.agent(task, model=model, constraints=constraints, plan=plan, **options).id)
     return RunWatch(client, run, report.show, interrupted).to_stop()
 
 
@@ -126,19 +101,9 @@ def _steered_here(
     from deadlined.cli._local_agent import LocalAgent, choose  # the whole loop, which a daemon's client does without
 
     agent = LocalAgent(path, wanted, choose(wanted.model))
-    watch = RunWatch(client, _opened(agent.start), report.show, interrupted, agent.cancel)
+    watch = RunWatch(client, opened(agent.start), report.show, interrupted, agent.cancel)
     while (stop := watch.to_stop()).outcome == "suspended":
         report.waits(stop)
         watch.to_resumption()
     agent.wait()
     return stop
-
-
-def _opened(opening: Callable[[], str]) -> str:
-    """What opening gives; what was wrong with the words on the command line is a usage error."""
-    try:
-        return opening()
-    except RequestRefused as refused:
-        if refused.error.class_ is ErrorClass.ARGUMENT:
-            raise click.UsageError(refused.error.message) from refused
-        raise
