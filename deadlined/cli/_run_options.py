@@ -45,7 +45,12 @@ _OPTIONS = (
     click.option(
         "--limit", "limits", type=Limit(), multiple=True, metavar="NAME=N", help="Tighter than the profile's."
     ),
-    click.option("--workspace", metavar="D", type=click.Path(readable=False), help="Where its calls and checks run."),
+    click.option(
+        "--workspace",
+        metavar="D",
+        type=click.Path(exists=True, file_okay=False, readable=False),
+        help="The directory where its calls and checks run.",
+    ),
     click.option("--check", "commands", multiple=True, metavar="CMD", help="Must exit 0 before it may finish."),
     click.option(
         "--check-file", "files", multiple=True, metavar="PATH[=RE]", help="Must be there, with a line that matches RE."

@@ -51,6 +51,7 @@ def opened(fake_daemon):
 
 def test_all_that_is_wanted_reaches_the_daemon_with_whole_paths(fake_daemon, agent_run, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "w").mkdir()
     bounds = ["--profile", "edit", "--deadline", "8m", "--limit", "steps=3", "--limit", "wall_ms=5m", "--session", "s"]
     what = ["--check", "true", "--check", "make test", "--constraint", "be brief", "--plan", "--workspace", "w"]
     assert command("agent", "mend it", "--model", "scripted:a/b.toml", *bounds, *what)[0] == 0
@@ -137,6 +138,8 @@ def test_what_a_model_says_cannot_steer_the_terminal(agent_run, command):
         ([" "], "TASK is empty"),
         (["mend it", "--deadline", "0"], "not a duration"),
         (["mend it", "--limit", "steps"], "steps"),
+        (["mend it", "--workspace", "/no/such/place"], "does not exist"),
+        (["mend it", "--workspace", __file__], "is a file"),
         (["mend it", "--bogus"], "--bogus"),
         (["mend it", "and more"], "unexpected extra argument"),
         (["mend it", "--keep", "--local"], "--keep or --local"),
