@@ -13,14 +13,14 @@ import trio
 
 from deadlined._conversation import Exchange
 from deadlined._decisions import Decide, Decision, FunctionGateway, Turn, call
-from deadlined._errors import RequestRefused
+from deadlined._errors import DeadlinedError, RequestRefused
 from deadlined._run_words import RunOptions
 from deadlined.async_client import AsyncClient
 from protocol import InvalidArguments
 from protocol import _client_messages as cm
 from protocol._outcomes import ErrorClass, ErrorInfo
 from protocol._runs import StopRecord
-from supervisor.agent import Agent, Answer
+from supervisor.agent import Agent, Answer, LostRunError
 from supervisor.core import turn_words as words
 from supervisor.core.briefing import briefing, done_when
 from supervisor.core.context import Pins
@@ -76,8 +76,8 @@ def run_agent(
     """Work on ``task`` until its run has stopped, and return why. ``decide`` is asked each round what to do next.
 
     Blocking, also while the run waits for a person, who decides somewhere else (`deadlined approvals`, `Run.resume`).
-    ``options`` as for `Client.run`. Raises DaemonNotRunning, RequestRefused, ConnectionLost. Interrupted, it cancels
-    the run and its calls.
+    ``options`` as for `Client.run`. Raises DaemonNotRunning, RequestRefused, ConnectionLost, or DeadlinedError for a
+    run that its daemon does not know any more. Interrupted, it cancels the run and its calls.
     """
 
     async def main() -> Outcome:
@@ -117,7 +117,10 @@ async def steer(
         own = own_tools(task, tools, plan)
         machine = TurnMachine(conversation, own, terms or words.Terms())
         pinned = Pins(task, (*constraints, *done_when((await run.view()).checks)))
-        run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
+        try:
+            run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
+        except LostRunError as error:
+            raise DeadlinedError(str(error)) from error
         return Outcome(run.stop, machine.transcript())
 
 

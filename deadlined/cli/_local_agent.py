@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -39,11 +40,13 @@ class LocalAgent:
     def cancel(self) -> None:
         """End the run and its calls."""
         if self._token is not None:
-            self._token.run_sync_soon(self._scope.cancel)
+            with suppress(trio.RunFinishedError):  # it has ended by itself, and its end was not heard of yet
+                self._token.run_sync_soon(self._scope.cancel)
 
     def wait(self) -> None:
-        """Until the thread has left the run, which has stopped. Raises what it could not go on for."""
-        self._ended.result(_LEAVING_S)
+        """Until the thread has left the run, which has stopped; not for ever. Raises what it could not go on for."""
+        if wait([self._ended], _LEAVING_S).done:
+            self._ended.result()
 
     def _run(self) -> None:
         try:
