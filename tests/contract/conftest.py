@@ -10,14 +10,14 @@ import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deadlined import _outside
+from deadlined import AsyncClient, Client, _outside
 from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -26,6 +26,13 @@ PLAIN_UID = 61_234
 AS_PLAIN_UID = ["setpriv", "--reuid", str(PLAIN_UID), "--regid", str(PLAIN_UID), "--clear-groups", "env"]
 """``env`` because setpriv still has root's capabilities when it looks for its program: it finds what the uid cannot."""
 MARK = "DEADLINED_TEST_MARK"
+RUNS_TOOLS = f"""
+[tool.runs]
+kind = "python"
+module = "runs_tools"
+path = "{Path(__file__).parent}"
+"""
+"""What the configuration of a daemon says that has the tools of ``runs_tools.py``."""
 
 
 @pytest.fixture(scope="session")
@@ -226,6 +233,27 @@ def start_daemon() -> Iterator[Callable[..., TestedDaemon]]:
 def daemon(start_daemon: Callable[..., TestedDaemon]) -> TestedDaemon:
     """A daemon with the built-in tools for this test alone, which may stop or kill it."""
     return start_daemon()
+
+
+@pytest.fixture(scope="module")
+def module_daemon(request: pytest.FixtureRequest) -> Iterator[TestedDaemon]:
+    """A daemon for all tests of a module, with the module's ``CONFIG``: leave it as you found it."""
+    with open_daemons() as start:
+        yield start(getattr(request.module, "CONFIG", None))
+
+
+@pytest.fixture
+def client(module_daemon: TestedDaemon) -> Iterator[Client]:
+    """A connection to the module's daemon."""
+    with Client(module_daemon.socket) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def async_client(module_daemon: TestedDaemon) -> AsyncIterator[AsyncClient]:
+    """As `client`, for tests that are coroutines."""
+    async with AsyncClient(module_daemon.socket) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from pathlib import Path
 
 from deadlined import Context, tool
 from toolworkers import ToolError
-
-_NUMBERS = itertools.count()
 
 
 @tool(read_only=True)

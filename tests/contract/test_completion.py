@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,21 +14,12 @@ from deadlined.agent import Request, ToolCall, call, steer
 from deadlined.runs import Run
 from protocol._client_messages import FinishRefused
 from protocol._runs import RunStatus, StopRecord
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import TestedDaemon
 
 pytestmark = pytest.mark.contract
 
 
-@pytest.fixture(scope="module")
-def checking() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start("[profile.tidy]\nchecks = [{ kind = 'file', path = 'rubbish', exists = false }]\n")
-
-
-@pytest.fixture
-def client(checking: TestedDaemon) -> Iterator[Client]:
-    with Client(checking.socket) as client:
-        yield client
+CONFIG = "[profile.tidy]\nchecks = [{ kind = 'file', path = 'rubbish', exists = false }]\n"
 
 
 def refused(run: Run, answer: str = "done", **fields: FieldValue) -> str:
@@ -147,7 +138,7 @@ def test_what_waits_for_a_person_s_word_is_completed_by_it_in_the_next_life(
 
 
 @pytest.mark.behaviour("M120")
-def test_a_loop_whose_answer_a_person_refuses_hears_why_and_goes_on(checking: TestedDaemon) -> None:
+def test_a_loop_whose_answer_a_person_refuses_hears_why_and_goes_on(module_daemon: TestedDaemon) -> None:
     shown: list[str] = []
 
     def decide(request: Request) -> ToolCall:
@@ -165,7 +156,7 @@ def test_a_loop_whose_answer_a_person_refuses_hears_why_and_goes_on(checking: Te
                 await client.approve(one.approval)
 
     async def main() -> StopRecord:
-        loop, other = AsyncClient(checking.socket), AsyncClient(checking.socket)
+        loop, other = AsyncClient(module_daemon.socket), AsyncClient(module_daemon.socket)
         async with loop, other, trio.open_nursery() as nursery:
             nursery.start_soon(person, other)
             return (await steer(loop, "say when", decide, checks=[PersonCheck()])).stop

@@ -8,26 +8,20 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import RUNS_TOOLS, TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).parent
 CONFIG = f"""
 [daemon]
 in_flight = 1
 queue = 1
 
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
+{RUNS_TOOLS}
 [[policy]]
 tool = "python"
 action = "ask"

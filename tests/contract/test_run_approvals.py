@@ -6,7 +6,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from deadlined import Client
 from deadlined.runs import Run
 from protocol import CallResult
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import TestedDaemon
 from tests.contract.test_approvals import ASKING, TOOLS, lines, outcome, refused
 
 pytestmark = pytest.mark.contract
@@ -25,18 +25,7 @@ tool = "*"
 when = { line = "*forbidden*" }
 action = "deny"
 """
-
-
-@pytest.fixture(scope="module")
-def asking() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(ASKING + TOOLS + RULES)
-
-
-@pytest.fixture
-def client(asking: TestedDaemon) -> Iterator[Client]:
-    with Client(asking.socket) as client:
-        yield client
+CONFIG = ASKING + TOOLS + RULES
 
 
 @pytest.fixture
@@ -63,12 +52,12 @@ def used(run: Run, *names: str) -> list[int]:
 
 @pytest.mark.behaviour("M116")
 def test_what_is_about_to_be_done_is_on_the_disk_before_a_person_is_asked_and_its_result_after(
-    client: Client, asking: TestedDaemon, file: Path
+    client: Client, module_daemon: TestedDaemon, file: Path
 ) -> None:
     run = client.open_run(goal="pay the bill")
     assert run.call("freely", {"line": "before", "file": str(file)}).status == "ok"
     approval = ask(run, file)
-    with sqlite3.connect(f"file:{next(asking.directory.rglob('journal.db'))}?mode=ro", uri=True) as journal:
+    with sqlite3.connect(f"file:{next(module_daemon.directory.rglob('journal.db'))}?mode=ro", uri=True) as journal:
         rows = "SELECT state, checkpoint, executed FROM approvals WHERE id = ?"
         ((state, frozen, _),) = journal.execute(rows, (approval,))
         checkpoint, frame = json.loads(frozen), json.loads(frozen)["frame"]
@@ -190,9 +179,9 @@ def test_a_call_that_is_cancelled_while_it_waits_leaves_its_run_to_go_on(client:
 @pytest.mark.parametrize("on_disconnect", ["cancel", "keep"])
 @pytest.mark.case("B089")
 def test_who_goes_away_while_a_person_is_asked_has_decided_nothing(
-    client: Client, asking: TestedDaemon, file: Path, on_disconnect: str
+    client: Client, module_daemon: TestedDaemon, file: Path, on_disconnect: str
 ) -> None:
-    with Client(asking.socket) as other:
+    with Client(module_daemon.socket) as other:
         run = other.open_run(goal="left alone", on_disconnect=on_disconnect)  # type: ignore[typeddict-item]  # both are
         approval = ask(run, file)
     assert [one.state for one in client.approvals(run=run.id)] == ["pending"]

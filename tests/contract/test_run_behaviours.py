@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ import pytest
 from deadlined import Client
 from deadlined.runs import Run, RunStopped
 from protocol._runs import RunStatus, StopRecord
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import RUNS_TOOLS, TestedDaemon
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).parent
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
+CONFIG = f"""{RUNS_TOOLS}
 [tool.chaos]
 kind = "python"
 module = "toolworkers.chaos"
@@ -34,18 +27,6 @@ when = {{ "number" = "66*" }}
 action = "deny"
 reason = "not that page"
 """
-
-
-@pytest.fixture(scope="module")
-def behaving_daemon() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(CONFIG)
-
-
-@pytest.fixture
-def client(behaving_daemon: TestedDaemon) -> Iterator[Client]:
-    with Client(behaving_daemon.socket) as connected:
-        yield connected
 
 
 def opened(client: Client, **options: Any) -> Run:
@@ -314,9 +295,9 @@ def test_one_search_in_forty_wordings_is_stopped_long_before(client: Client) -> 
     assert run.wait().status == "stuck"
 
 
-def test_the_daemon_is_as_it_was(behaving_daemon: TestedDaemon) -> None:
-    assert os.path.exists(behaving_daemon.socket)
-    with Client(behaving_daemon.socket) as connected:
+def test_the_daemon_is_as_it_was(module_daemon: TestedDaemon) -> None:
+    assert os.path.exists(module_daemon.socket)
+    with Client(module_daemon.socket) as connected:
         assert connected.status().calls_in_flight == 0
 
 

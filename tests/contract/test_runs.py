@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ import pytest
 from deadlined import Client
 from deadlined.runs import Run, RunStopped
 from protocol._runs import StopRecord
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import RUNS_TOOLS, TestedDaemon, open_daemons
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).parent
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
+CONFIG = f"""{RUNS_TOOLS}
 [profile.short]
 limits = {{ steps = 100, wall_ms = 400 }}
 
@@ -42,18 +35,6 @@ user_limits = {{ "tool_calls[list_files]" = 3 }}
 input_micros = 1_000_000
 output_micros = 2_000_000
 """
-
-
-@pytest.fixture(scope="module")
-def runs_daemon() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(CONFIG)
-
-
-@pytest.fixture
-def client(runs_daemon: TestedDaemon) -> Iterator[Client]:
-    with Client(runs_daemon.socket) as connected:
-        yield connected
 
 
 def stopped(run: Run) -> StopRecord:
@@ -222,8 +203,8 @@ def test_a_cancelled_run_ends_its_calls_and_says_so(client: Client) -> None:
     assert handle.wait().status == "cancelled"
 
 
-def test_a_run_ends_with_its_client_unless_it_is_kept(runs_daemon: TestedDaemon, client: Client) -> None:
-    other = Client(runs_daemon.socket)
+def test_a_run_ends_with_its_client_unless_it_is_kept(module_daemon: TestedDaemon, client: Client) -> None:
+    other = Client(module_daemon.socket)
     with other:
         context = other.run(goal="mine")
         mine = context.__enter__()

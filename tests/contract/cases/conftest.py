@@ -1,7 +1,8 @@
-"""What the tests of public bug reports share: one daemon a module, and calls that are watched from outside.
+"""What the tests of public bug reports share: calls that are watched from outside.
 
-A module that needs tools or limits of its own says so in ``CONFIG``. Who belongs to a call is read from /proc, below
-the call's worker, while it runs: no word of the daemon's is believed, and no program can leave that tree.
+A module that needs tools or limits of its own says so in ``CONFIG`` (see `module_daemon`). Who belongs to a call is
+read from /proc, below the call's worker, while it runs: no word of the daemon's is believed, and no program can leave
+that tree.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deadlined import Client, _outside
 from deadlined._private_daemon import PrivateDaemon, open_private_daemon
 from deadlined.client import CallHandle
 from protocol import CallResult
-from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, open_daemons, trusting
+from tests.contract.conftest import MARK, PLAIN_UID, TestedDaemon, trusting
 
 PATIENCE_S = 30
 """Until when something must have happened that takes milliseconds: a bound for a broken product, no measure."""
@@ -30,20 +31,6 @@ FOREVER = "1111"
 """Seconds that a sleeper of these tests would sleep: longer than any test."""
 ROUTES = ("deadline", "cancel", "disconnect")
 """The ways in which somebody else ends a call."""
-
-
-@pytest.fixture(scope="module")
-def case_daemon(request: pytest.FixtureRequest) -> Iterator[TestedDaemon]:
-    """A daemon for all tests of a module, with the module's ``CONFIG``: leave it as you found it."""
-    with open_daemons() as start:
-        yield start(getattr(request.module, "CONFIG", None))
-
-
-@pytest.fixture
-def client(case_daemon: TestedDaemon) -> Iterator[Client]:
-    """A connection to the module's daemon."""
-    with Client(case_daemon.socket) as client:
-        yield client
 
 
 def wait_until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -141,10 +128,10 @@ class Calls:
 
 
 @pytest.fixture
-def calls(case_daemon: TestedDaemon, client: Client, mark: str, nothing_left: Callable[..., None]) -> Iterator[Calls]:
+def calls(module_daemon: TestedDaemon, client: Client, mark: str, nothing_left: Callable[..., None]) -> Iterator[Calls]:
     """Calls at the module's daemon, which must serve the next one as if nothing had been."""
-    yield Calls(case_daemon, client, mark, nothing_left)
-    assert case_daemon.process.poll() is None, "the daemon has ended"
+    yield Calls(module_daemon, client, mark, nothing_left)
+    assert module_daemon.process.poll() is None, "the daemon has ended"
     assert client.call("shell", {"argv": ["echo", "still here"]}, deadline_ms=30_000).output.view == "still here\n"
 
 
@@ -176,6 +163,6 @@ def open_daemon_as(python: list[str], config: str, *before: str) -> Iterator[Pri
 
 
 @pytest.fixture
-def daemon_memory(case_daemon: TestedDaemon) -> Callable[[], int]:
+def daemon_memory(module_daemon: TestedDaemon) -> Callable[[], int]:
     """Bytes that the daemon has in memory now."""
-    return lambda: int(open(f"/proc/{case_daemon.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return lambda: int(open(f"/proc/{module_daemon.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -35,7 +35,7 @@ def typed_at() -> Iterator[tuple[int, str]]:
 
 
 @pytest.fixture(scope="module")
-def case_daemon(typed_at) -> Iterator[TestedDaemon]:
+def module_daemon(typed_at) -> Iterator[TestedDaemon]:
     """A daemon that was started in a terminal, on which a person has typed."""
     with open_daemons() as start:
         daemon = start(python=(sys.executable, "-c", ON_TERMINAL), DEADLINED_TEST_TERMINAL=typed_at[1])

@@ -44,11 +44,11 @@ FLOODS = {
 
 
 @pytest.fixture
-def no_growth(case_daemon) -> Iterator[None]:
+def no_growth(module_daemon) -> Iterator[None]:
     """The daemon's memory never rose by 50 MB while the test ran."""
-    before = _peak_bytes(case_daemon.pid)
+    before = _peak_bytes(module_daemon.pid)
     yield
-    assert _peak_bytes(case_daemon.pid) - before < 50_000_000
+    assert _peak_bytes(module_daemon.pid) - before < 50_000_000
 
 
 def _peak_bytes(pid: int) -> int:

@@ -223,7 +223,7 @@ def wide() -> Iterator[TestedDaemon]:
 
 
 @pytest.mark.case("B037")
-@pytest.mark.parametrize(("which", "limit"), [("case_daemon", MIB), ("wide", 16 * MIB)])
+@pytest.mark.parametrize(("which", "limit"), [("module_daemon", MIB), ("wide", 16 * MIB)])
 def test_b037_a_clients_message_of_the_maximum_passes_and_one_byte_more_ends_that_client(request, which, limit):
     daemon = request.getfixturevalue(which)
     with Client(daemon.socket) as bystander, socket.socket(socket.AF_UNIX) as raw:

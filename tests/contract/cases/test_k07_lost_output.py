@@ -22,7 +22,7 @@ CONFIG = f'[tool.case_tools]\nkind = "python"\nmodule = "case_tools"\npath = ["{
 
 
 @pytest.fixture(scope="module")
-def case_daemon() -> Iterator[TestedDaemon]:
+def module_daemon() -> Iterator[TestedDaemon]:
     """A daemon whose environment says nothing about buffering."""
     with pytest.MonkeyPatch.context() as patch, open_daemons() as start:
         patch.delenv("PYTHONUNBUFFERED", raising=False)

@@ -103,10 +103,10 @@ DROPS = "import os, time\nfor b in {text!r}.encode():\n    os.write(1, bytes([b]
 
 @pytest.mark.case("B045")
 @pytest.mark.parametrize("text", [SNOWMAN, f"aé{SNOWMAN}\U0001f680"])
-def test_b045_a_character_that_comes_byte_by_byte_is_one_character_live_and_in_the_result(client, case_daemon, text):
+def test_b045_a_character_that_comes_byte_by_byte_is_one_character_live_and_in_the_result(client, module_daemon, text):
     """Followed over the wire (bytes) and by the command line on a terminal (text)."""
     handle = client.submit("shell", python(DROPS.format(text=text)), deadline_ms=ENOUGH_MS, detach=True)
-    shown = on_terminal(case_daemon, "output", handle.call, "--follow")
+    shown = on_terminal(module_daemon, "output", handle.call, "--follow")
     assert shown.decode().strip() == text
     assert b"".join(handle.output()).decode() == text
     assert handle.wait().output.view == text
@@ -175,7 +175,7 @@ os.waitpid(-1, 0)
 @pytest.mark.case("B046")
 @pytest.mark.parametrize("end", ["cancel", "left behind"])
 def test_b046_names_and_arguments_that_are_no_utf8_stop_neither_listing_nor_kill_nor_events(
-    client, deadlined_here, end, case_daemon
+    client, deadlined_here, end, module_daemon
 ):
     code = ODD_NAMES if end == "cancel" else ODD_NAMES.replace("os.waitpid(-1, 0)", "")
     handle = client.submit("shell", python(code), deadline_ms=60_000, detach=True)
@@ -197,11 +197,11 @@ def test_b046_names_and_arguments_that_are_no_utf8_stop_neither_listing_nor_kill
 
 
 @pytest.fixture
-def deadlined_here(case_daemon: TestedDaemon) -> Callable[..., subprocess.CompletedProcess[str]]:
+def deadlined_here(module_daemon: TestedDaemon) -> Callable[..., subprocess.CompletedProcess[str]]:
     """``deadlined WORDS`` against the module's daemon."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "DEADLINED_SOCKET": case_daemon.socket}
+        environment = {**os.environ, "DEADLINED_SOCKET": module_daemon.socket}
         argv = [sys.executable, "-m", "deadlined", *words]
         return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
 
@@ -248,11 +248,11 @@ def steering(text: str) -> set[str]:
 
 @pytest.mark.case("B047")
 @pytest.mark.parametrize("words", [["output"], ["result"], ["result", "--json"]])
-def test_b047_nothing_that_a_tool_says_steers_the_terminal_that_shows_it(client, case_daemon, words):
+def test_b047_nothing_that_a_tool_says_steers_the_terminal_that_shows_it(client, module_daemon, words):
     handle = client.submit("shell", {"argv": ["printf", "%s", STEERING]}, deadline_ms=ENOUGH_MS, detach=True)
     assert handle.wait().status == "ok"
     assert not steering(handle.wait().output.view)
-    shown = on_terminal(case_daemon, words[0], handle.call, *words[1:]).decode()
+    shown = on_terminal(module_daemon, words[0], handle.call, *words[1:]).decode()
     assert not steering(shown.replace("\r\n", "\n"))
     assert b"".join(handle.output()).decode() == STEERING
 
@@ -312,11 +312,11 @@ def test_b048_b051_arguments_directories_and_output_are_the_same_in_any_locale(
 
 @pytest.mark.case("B048")
 @pytest.mark.parametrize("environment", [{"LC_ALL": "C"}, {}], ids=["C", "empty"])
-def test_b048_the_command_line_is_the_same_in_any_locale(case_daemon, odd_directory, environment):
+def test_b048_the_command_line_is_the_same_in_any_locale(module_daemon, odd_directory, environment):
     words = ["call", "shell", '{"argv": ["sh", "-c", "echo 数据-é; pwd"]}', "--cwd", str(odd_directory)]
     called = subprocess.run(
         [sys.executable, "-m", "deadlined", *words],
-        env={"DEADLINED_SOCKET": case_daemon.socket, **environment},
+        env={"DEADLINED_SOCKET": module_daemon.socket, **environment},
         capture_output=True,
         timeout=60,
     )

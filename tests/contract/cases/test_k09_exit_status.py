@@ -167,13 +167,13 @@ def make_calls_that_leave_children(client: Client, count: int) -> None:
 
 
 @pytest.mark.case("B054")
-def test_b054_calls_that_leave_daemons_leave_no_process_and_no_zombie(client, case_daemon):
+def test_b054_calls_that_leave_daemons_leave_no_process_and_no_zombie(client, module_daemon):
     make_calls_that_leave_children(client, 3)
     settle(lambda: client.status().idle_workers >= 2, client.status)
-    before = len(below(case_daemon.pid))
+    before = len(below(module_daemon.pid))
     make_calls_that_leave_children(client, CALLS)
-    settle(lambda: not zombies(case_daemon.pid), lambda: zombies(case_daemon.pid))
-    settle(lambda: len(below(case_daemon.pid)) <= before + 2, lambda: below(case_daemon.pid))
+    settle(lambda: not zombies(module_daemon.pid), lambda: zombies(module_daemon.pid))
+    settle(lambda: len(below(module_daemon.pid)) <= before + 2, lambda: below(module_daemon.pid))
 
 
 @pytest.fixture
@@ -225,15 +225,15 @@ def test_b055_a_code_that_looks_like_a_kill_is_the_programs_own(client, code):
 
 
 @pytest.mark.case("B055")
-def test_b055_a_deadline_has_no_exit_code_and_the_command_line_keeps_the_two_apart(client, case_daemon):
+def test_b055_a_deadline_has_no_exit_code_and_the_command_line_keeps_the_two_apart(client, module_daemon):
     killed = client.submit("shell", {"argv": ["sleep", "600"]}, deadline_ms=500)
     result = killed.wait()
     assert (result.status, result.reason) == ("killed", "time_budget")
     assert (result.exit.code, result.exit.signal, result.error.code) == (None, "SIGKILL", "deadline")
     words = ["call", "shell", '{"argv": ["sh", "-c", "exit 124"]}', "--deadline", "20s"]
-    assert command_line(case_daemon, *words).returncode == 1
+    assert command_line(module_daemon, *words).returncode == 1
     assert (
-        command_line(case_daemon, "call", "shell", '{"argv": ["sleep", "600"]}', "--deadline", "300ms").returncode
+        command_line(module_daemon, "call", "shell", '{"argv": ["sleep", "600"]}', "--deadline", "300ms").returncode
         == 124
     )
 

@@ -237,10 +237,10 @@ def test_b058_connections_are_bounded_and_a_silent_crowd_passes(narrow):
 
 @pytest.mark.case("B059")
 @pytest.mark.parametrize("announced", [LIMIT, 0xFFFFFFFF])
-def test_b059_memory_grows_with_what_comes_and_a_dribble_is_ended(case_daemon, announced):
+def test_b059_memory_grows_with_what_comes_and_a_dribble_is_ended(module_daemon, announced):
     """Sixty-four announce a frame each, and let a byte follow now and then: 1 GiB if it were believed."""
-    with flat_memory(case_daemon) as good, contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(Peer(case_daemon.socket, "msgpack")) for _ in range(64)]
+    with flat_memory(module_daemon) as good, contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(module_daemon.socket, "msgpack")) for _ in range(64)]
         for number in range(6):
             for peer in peers:
                 with contextlib.suppress(OSError):
@@ -260,8 +260,8 @@ FIRST_MUCH = "yes | head -c 4000000; while :; do echo more; sleep 0.01; done"
 
 @pytest.mark.case("B060")
 @pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
-def test_b060_a_client_that_stops_reading_blocks_nobody_and_is_cut(case_daemon, detach):
-    with flat_memory(case_daemon) as client, Peer(case_daemon.socket) as deaf:
+def test_b060_a_client_that_stops_reading_blocks_nobody_and_is_cut(module_daemon, detach):
+    with flat_memory(module_daemon) as client, Peer(module_daemon.socket) as deaf:
         arguments = json.dumps({"argv": ["sh", "-c", FIRST_MUCH]})
         deaf.say(op="submit", id=1, tool="shell", arguments=arguments, deadline_ms=2_500, announce=True, detach=detach)
         call = deaf.hear()["call"]
@@ -290,8 +290,8 @@ def test_b060_a_client_that_stops_reading_blocks_nobody_and_is_cut(case_daemon, 
 @pytest.mark.case("B061")
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400", '"nan"', "nan", "0x10"])
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
-def test_b061_an_argument_that_is_no_number_is_refused_and_the_session_goes_on(case_daemon, codec, value):
-    with Peer(case_daemon.socket, codec) as peer:
+def test_b061_an_argument_that_is_no_number_is_refused_and_the_session_goes_on(module_daemon, codec, value):
+    with Peer(module_daemon.socket, codec) as peer:
         peer.say(op="submit", id=1, tool="delay", arguments=f'{{"delay_s": {value}}}', deadline_ms=ENOUGH_MS)
         result = peer.hear()["result"]
         assert (result["status"], result["reason"]) == ("not_executed", "invalid_arguments"), result
@@ -302,8 +302,8 @@ def test_b061_an_argument_that_is_no_number_is_refused_and_the_session_goes_on(c
 
 @pytest.mark.case("B061")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 0.5])
-def test_b061_a_deadline_that_is_no_number_is_refused_and_the_session_goes_on(case_daemon, value):
-    with Peer(case_daemon.socket, "msgpack") as peer:
+def test_b061_a_deadline_that_is_no_number_is_refused_and_the_session_goes_on(module_daemon, value):
+    with Peer(module_daemon.socket, "msgpack") as peer:
         peer.say(op="submit", id=1, tool="delay", arguments='{"delay_s": 0.0}', deadline_ms=value)
         result = peer.hear()["result"]
         assert (result["status"], result["reason"]) == ("not_executed", "invalid_arguments")
@@ -314,8 +314,8 @@ def test_b061_a_deadline_that_is_no_number_is_refused_and_the_session_goes_on(ca
 
 @pytest.mark.case("B061")
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "1e999"])
-def test_b061_a_line_with_such_a_number_is_no_json_and_ends_its_own_connection(client, case_daemon, text):
-    with Peer(case_daemon.socket) as peer:
+def test_b061_a_line_with_such_a_number_is_no_json_and_ends_its_own_connection(client, module_daemon, text):
+    with Peer(module_daemon.socket) as peer:
         line = '{"op": "submit", "id": 1, "tool": "delay", "arguments": "{}", "deadline_ms": ' + text + "}\n"
         peer.socket.sendall(line.encode())
         refused = peer.hear()
@@ -393,8 +393,8 @@ async def _call_asynchronously(path: str) -> None:
 
 @pytest.mark.case("B062")
 @pytest.mark.parametrize("announced", [LIMIT + 1, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_b062_the_daemon_believes_no_length_of_a_worker_and_ends_the_worker_that_said_it(case_daemon, announced):
-    with flat_memory(case_daemon) as client:
+def test_b062_the_daemon_believes_no_length_of_a_worker_and_ends_the_worker_that_said_it(module_daemon, announced):
+    with flat_memory(module_daemon) as client:
         other = client.submit("shell", {"argv": ["sh", "-c", "sleep 0.3; echo mine"]}, deadline_ms=ENOUGH_MS)
         result = client.call("announce", {"size": announced, "send": 100_000, "hang": True}, deadline_ms=60_000)
         assert (result.status, result.reason) == ("crashed", "protocol_error")
@@ -403,8 +403,8 @@ def test_b062_the_daemon_believes_no_length_of_a_worker_and_ends_the_worker_that
 
 
 @pytest.mark.case("B062")
-def test_b062_the_caps_are_said_and_can_be_set(case_daemon: TestedDaemon, client: Client):
-    with Peer(case_daemon.socket, greet=False) as peer:
+def test_b062_the_caps_are_said_and_can_be_set(module_daemon: TestedDaemon, client: Client):
+    with Peer(module_daemon.socket, greet=False) as peer:
         peer.say(op="hello", version=1)
         assert peer.hear()["frame_limit"] == LIMIT
     assert client.config().values["daemon"]["frame_limit"] == LIMIT

@@ -35,12 +35,12 @@ BOUND_S = 10
 @pytest.mark.case("B063")
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
 def test_a_caller_whose_own_time_is_up_leaves_nothing_running(
-    case_daemon: TestedDaemon, mark: str, nothing_left: Callable[..., None], backend: str
+    module_daemon: TestedDaemon, mark: str, nothing_left: Callable[..., None], backend: str
 ) -> None:
     seen: list[bool] = []
 
     async def give_up() -> None:
-        async with AsyncClient(case_daemon.socket) as client:
+        async with AsyncClient(module_daemon.socket) as client:
             with anyio.move_on_after(20) as scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(call, client)

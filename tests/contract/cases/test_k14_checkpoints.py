@@ -12,18 +12,13 @@ from pathlib import Path
 import pytest
 
 from deadlined import Client
-from tests.contract.conftest import open_daemons
+from tests.contract.conftest import RUNS_TOOLS, open_daemons
 
 pytestmark = pytest.mark.contract
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 150
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE.parent}"
-"""
+CONFIG = RUNS_TOOLS
 
 
 @pytest.mark.case("B091")

@@ -8,16 +8,11 @@ import pytest
 
 from deadlined import Client
 from protocol import CallResult
+from tests.contract.conftest import RUNS_TOOLS
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).resolve().parents[1]
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
+CONFIG = f"""{RUNS_TOOLS}
 [profile.roomy]
 limits = {{ steps = 1_000, wall_ms = 120_000 }}
 """

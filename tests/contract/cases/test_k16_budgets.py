@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
 from deadlined import Client
 from deadlined.runs import RunStopped
 from protocol._runs import StopRecord
+from tests.contract.conftest import RUNS_TOOLS
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).resolve().parents[1]
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
+CONFIG = f"""{RUNS_TOOLS}
 [tool.chatty]
 kind = "command"
 argv = ["sh", "-c", "while :; do echo line; sleep 0.1; done"]

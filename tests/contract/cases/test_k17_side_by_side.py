@@ -9,11 +9,10 @@ import pytest
 
 from deadlined import Client
 from tests.contract.cases.conftest import wait_until
-from tests.contract.conftest import open_daemons
+from tests.contract.conftest import RUNS_TOOLS, open_daemons
 
 pytestmark = pytest.mark.contract
 
-HERE = Path(__file__).resolve().parents[1]
 CONFIG = f"""
 [approval]
 undeclared = "on_write"
@@ -21,11 +20,7 @@ undeclared = "on_write"
 [daemon]
 in_flight = 1
 
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-"""
+{RUNS_TOOLS}"""
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@ on; the loop is the product's, the daemon and its workers are real."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,30 +11,13 @@ import trio
 from deadlined.agent import Outcome, call, steer
 from deadlined.async_client import AsyncClient
 from supervisor.core.model_events import ToolCall
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.conftest import RUNS_TOOLS
 from tests.supervisor.lines import ScriptedModel, says
 
 pytestmark = pytest.mark.contract
 
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{Path(__file__).parents[1]}"
-"""
+CONFIG = RUNS_TOOLS
 DONE = says(call("finish", answer="done"))
-
-
-@pytest.fixture(scope="module")
-def talked_to() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(CONFIG)
-
-
-@pytest.fixture
-async def client(talked_to: TestedDaemon) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(talked_to.socket) as connected:
-        yield connected
 
 
 async def told(client: AsyncClient, tool: str, arguments: str) -> tuple[str, Outcome]:
@@ -51,10 +32,10 @@ async def told(client: AsyncClient, tool: str, arguments: str) -> tuple[str, Out
 
 @pytest.mark.case("B120")
 @pytest.mark.behaviour("M139")
-async def test_arguments_in_a_fence_are_unwrapped_or_refused_with_their_text(client: AsyncClient) -> None:
-    text, _ = await told(client, "page", '```json\n{"number": 41}\n```')
+async def test_arguments_in_a_fence_are_unwrapped_or_refused_with_their_text(async_client: AsyncClient) -> None:
+    text, _ = await told(async_client, "page", '```json\n{"number": 41}\n```')
     assert "text of page 41" in text
-    text, outcome = await told(client, "page", 'Here: ```json\n{"number": 41}\n```')
+    text, outcome = await told(async_client, "page", 'Here: ```json\n{"number": 41}\n```')
     assert "invalid_arguments" in text
     assert "line 1 column 1" in text, "the parser's own words"
     assert "number" not in text.partition("[error")[2], "and no word of a property that is missing"
@@ -64,8 +45,8 @@ async def test_arguments_in_a_fence_are_unwrapped_or_refused_with_their_text(cli
 @pytest.mark.case("B121")
 @pytest.mark.case("B126")
 @pytest.mark.behaviour("M140")
-async def test_a_wrong_name_is_answered_with_the_right_ones_and_the_run_goes_on(client: AsyncClient) -> None:
-    text, outcome = await told(client, "pages", '{"number": 1}')
+async def test_a_wrong_name_is_answered_with_the_right_ones_and_the_run_goes_on(async_client: AsyncClient) -> None:
+    text, outcome = await told(async_client, "pages", '{"number": 1}')
     assert "unknown_tool" in text
     assert "page" in text.replace("pages", "")
     assert outcome.stop.budgets["tool_calls"].used == 0
@@ -73,30 +54,30 @@ async def test_a_wrong_name_is_answered_with_the_right_ones_and_the_run_goes_on(
 
 @pytest.mark.case("B122")
 async def test_a_list_that_is_a_text_is_refused_by_its_name_and_a_text_that_looks_like_a_list_stays_one(
-    client: AsyncClient,
+    async_client: AsyncClient,
 ) -> None:
-    text, _ = await told(client, "total", '{"prices": "[1, 2]", "note": "x"}')
+    text, _ = await told(async_client, "total", '{"prices": "[1, 2]", "note": "x"}')
     assert "invalid_arguments" in text
     assert "prices" in text
-    text, _ = await told(client, "total", '{"prices": [1, 2], "note": "[1, 2, \\"0042\\"]"}')
+    text, _ = await told(async_client, "total", '{"prices": [1, 2], "note": "[1, 2, \\"0042\\"]"}')
     assert '3 [1, 2, "0042"]' in text
 
 
 @pytest.mark.case("B123")
-async def test_whole_numbers_come_through_exact_or_are_refused(client: AsyncClient) -> None:
-    text, _ = await told(client, "page", '{"number": 9007199254740993}')
+async def test_whole_numbers_come_through_exact_or_are_refused(async_client: AsyncClient) -> None:
+    text, _ = await told(async_client, "page", '{"number": 9007199254740993}')
     assert "text of page 9007199254740993" in text
-    text, outcome = await told(client, "page", '{"number": 1234567890123456789}')
+    text, outcome = await told(async_client, "page", '{"number": 1234567890123456789}')
     assert "text of page 1234567890123456789" in text
     (asked,) = [one.arguments for message in outcome.messages for one in message.calls if one.name == "page"]
     assert asked == '{"number": 1234567890123456789}', "nor does the model see another number as its own"
-    text, _ = await told(client, "page", '{"number": 123456789012345678901234567890}')
+    text, _ = await told(async_client, "page", '{"number": 123456789012345678901234567890}')
     assert "outside" in text
 
 
 @pytest.mark.case("B050")
 @pytest.mark.case("B049")
-async def test_one_strange_result_or_answer_spoils_nothing_after_it(client: AsyncClient) -> None:
+async def test_one_strange_result_or_answer_spoils_nothing_after_it(async_client: AsyncClient) -> None:
     strange = ["half \ud800", "\x00\x1b[2J", "\u2028"]
     for text in strange:
         arguments = call("total", prices=[1], note="x").arguments.replace("x", text.replace("\x00", ""))
@@ -105,14 +86,14 @@ async def test_one_strange_result_or_answer_spoils_nothing_after_it(client: Asyn
             says(call("shell", argv=["printf", r"\355\240\200\377\000x"])),
             says(text=text + "done"),
         ]
-        outcome = await steer(client, "mend it", ScriptedModel(*turns), deadline_ms=30_000)
-        again = await steer(client, "again", ScriptedModel(DONE), deadline_ms=30_000, earlier=outcome.messages)
+        outcome = await steer(async_client, "mend it", ScriptedModel(*turns), deadline_ms=30_000)
+        again = await steer(async_client, "again", ScriptedModel(DONE), deadline_ms=30_000, earlier=outcome.messages)
         assert (outcome.stop.status, again.stop.status) == ("completed", "completed")
 
 
 @pytest.mark.case("B131")
 @pytest.mark.behaviour("M138")
-async def test_more_arguments_than_a_frame_holds_are_refused_and_end_nothing(client: AsyncClient) -> None:
-    text, outcome = await told(client, "total", f'{{"prices": [1], "note": "{"x" * 2_000_000}"}}')
+async def test_more_arguments_than_a_frame_holds_are_refused_and_end_nothing(async_client: AsyncClient) -> None:
+    text, outcome = await told(async_client, "total", f'{{"prices": [1], "note": "{"x" * 2_000_000}"}}')
     assert "[error argument, invalid_arguments]" in text
     assert outcome.stop.budgets["tool_calls"].used == 0

@@ -4,7 +4,7 @@ on where it was, and none outlives its run."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +16,15 @@ from deadlined.agent import run_agent, steer
 from deadlined.async_client import AsyncClient
 from deadlined.async_runs import AsyncRun
 from protocol import _client_messages as cm
-from protocol._events import Event
 from protocol._runs import AgentOptions, StopRecord
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.agents.conftest import ASKING, events_of
+from tests.contract.conftest import RUNS_TOOLS, TestedDaemon
 from tests.supervisor.lines import ScriptedModel
 
 pytestmark = pytest.mark.contract
 
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{Path(__file__).parent}"
-
-[[policy]]
-tool = "append"
-when = {{ line = "ask:*" }}
-action = "ask"
-reason = "a person decides"
-"""
+CONFIG = RUNS_TOOLS + ASKING
 SILENT = [{"silent": True}]
-
-
-@pytest.fixture(scope="module")
-def hosting_daemon() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(CONFIG)
-
-
-@pytest.fixture
-async def client(hosting_daemon: TestedDaemon) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(hosting_daemon.socket) as connected:
-        yield connected
 
 
 class Scripts:
@@ -87,12 +64,6 @@ async def waits(run: AsyncRun) -> StopRecord:
         return await run.wait()
 
 
-async def events_of(run: AsyncRun) -> list[Event]:
-    events = [event async for event in run.events()]
-    assert [event.data["run_seq"] for event in events] == list(range(1, len(events) + 1))
-    return events
-
-
 @pytest.mark.behaviour("M085")
 @pytest.mark.behaviour("M144")
 async def test_a_task_is_worked_on_by_the_daemon_while_nobody_steers(client: AsyncClient, scripts: Scripts) -> None:
@@ -126,10 +97,10 @@ async def test_a_model_that_never_answers_ends_with_the_runs_time(client: AsyncC
 
 
 async def test_a_run_goes_with_its_client_or_by_cancel_and_its_agent_with_it(
-    hosting_daemon: TestedDaemon, client: AsyncClient, scripts: Scripts
+    module_daemon: TestedDaemon, client: AsyncClient, scripts: Scripts
 ) -> None:
     kept = await scripts.open(client, SILENT)
-    async with AsyncClient(hosting_daemon.socket) as other:
+    async with AsyncClient(module_daemon.socket) as other:
         lost = await scripts.open(other, SILENT, on_disconnect="cancel")
     assert (await ended(client.attach_run(lost.id))).reason == "disconnect"
     assert (await kept.view()).status == "running"
@@ -192,7 +163,7 @@ async def _steer_until_it_is_lost(client: AsyncClient, model: ScriptedModel) -> 
         await steer(client, "mend it", model)
 
 
-def test_a_loop_is_a_function_that_is_called(hosting_daemon: TestedDaemon) -> None:
-    outcome = run_agent("how many?", lambda request: f"{len(request.tools)} tools", socket=hosting_daemon.socket)
+def test_a_loop_is_a_function_that_is_called(module_daemon: TestedDaemon) -> None:
+    outcome = run_agent("how many?", lambda request: f"{len(request.tools)} tools", socket=module_daemon.socket)
     assert (outcome.stop.status, outcome.stop.reason) == ("completed", "final_text")
     assert outcome.messages[-1].text == outcome.stop.answer

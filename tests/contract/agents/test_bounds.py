@@ -1,84 +1,35 @@
-"""What must hold of loops, row by row, with the product's own loop: a scripted model decides in this process, the
-daemon and its workers are real. Whatever the model says, the bounds are the daemon's."""
+"""What bounds a loop, row by row, with the product's own: its time, its budgets, the failures of its model, its loops.
+Whatever the model says, the bounds are the daemon's."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from deadlined.agent import Outcome, call, steer
+from deadlined.agent import call
 from deadlined.async_client import AsyncClient
-from protocol._events import Event
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.model_events import Request, Stop, Text, ToolCall, Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
-from supervisor.core.retry import DEMO
+from supervisor.core.retry import RetrySettings
 from supervisor.core.turn_words import Terms
-from tests.contract.conftest import TestedDaemon, open_daemons
+from tests.contract.agents.conftest import PATIENT, driven, events_of, run_that_is, steered, steering, told
+from tests.contract.conftest import RUNS_TOOLS
 from tests.supervisor.lines import ScriptedModel, says
 
 pytestmark = pytest.mark.contract
 
 HERE = Path(__file__).parent
-CONFIG = f"""
-[tool.runs]
-kind = "python"
-module = "runs_tools"
-path = "{HERE}"
-
-[profile.patient]
-limits = {{ steps = 1_000, wall_ms = 60_000 }}
-detectors = "production"
-
+CONFIG = f"""{RUNS_TOOLS}{PATIENT}
 [tenant.default]
 session_limits = {{ tokens_total = 15_000 }}
-
-[[policy]]
-tool = "append"
-when = {{ line = "ask:*" }}
-action = "ask"
-reason = "a person decides"
 """
 LIMITED = ProviderFailure(FailureKind.HTTP_STATUS, 429, "slow down")
 SMALL = Terms(max_out=16)
 TINY = Usage(10, 5)
-
-
-@pytest.fixture(scope="module")
-def agents_daemon() -> Iterator[TestedDaemon]:
-    with open_daemons() as start:
-        yield start(CONFIG)
-
-
-@pytest.fixture
-async def client(agents_daemon: TestedDaemon) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(agents_daemon.socket) as connected:
-        yield connected
-
-
-async def steered(client: AsyncClient, *turns: Any, **options: Any) -> tuple[Outcome, ScriptedModel]:
-    """The outcome, and the model with what it was asked. A broken product has half a minute."""
-    model = ScriptedModel(*turns)
-    with trio.fail_after(60):
-        outcome = await steer(client, "mend it", model, **{"deadline_ms": 30_000, **options})
-    return outcome, model
-
-
-async def events_of(client: AsyncClient, outcome: Outcome) -> list[Event]:
-    """Of a run that has stopped; their numbers have no gap."""
-    events = [event async for event in client.attach_run(outcome.stop.run).events()]
-    assert [event.data["run_seq"] for event in events] == list(range(1, len(events) + 1))
-    return events
-
-
-def told(request: Request) -> list[str]:
-    """The results that a model reads."""
-    return [message.text for message in request.messages if message.role == "tool"]
 
 
 class Endless(ScriptedModel):
@@ -96,11 +47,6 @@ class Endless(ScriptedModel):
             self.turns = [says(ToolCall("", self._tool, arguments), usage=self._usage)]
         async for event in super().stream(request):
             yield event
-
-
-async def driven(client: AsyncClient, model: ScriptedModel, **options: Any) -> Outcome:
-    with trio.fail_after(60):
-        return await steer(client, "mend it", model, **{"deadline_ms": 30_000, **options})
 
 
 # ---------------------------------------------------------------- time
@@ -125,7 +71,7 @@ async def test_a_short_budget_ends_a_phase_that_hangs_and_says_which(client: Asy
     assert (stop.status, stop.reason, stop.phase) == ("budget_exhausted", "time_budget", phase)
     assert stop.deadline.deadline_ms == budget
     assert len(model.asked) == 1
-    ended = [event for event in await events_of(client, outcome) if event.kind == "call_ended"]
+    ended = [event for event in await events_of(client.attach_run(outcome.stop.run)) if event.kind == "call_ended"]
     if phase == "tool":
         (call_id,) = [event.call for event in ended]
         assert call_id is not None
@@ -147,7 +93,7 @@ async def test_a_tool_has_what_the_decision_before_it_has_left(client: AsyncClie
 
     outcome, _ = await steered(client, thinks, deadline_ms=2_000, wrapup=False)
     assert (outcome.stop.reason, outcome.stop.phase) == ("time_budget", "tool")
-    (ended,) = [event for event in await events_of(client, outcome) if event.kind == "call_ended"]
+    (ended,) = [event for event in await events_of(client.attach_run(outcome.stop.run)) if event.kind == "call_ended"]
     assert ended.call is not None
     result = await client.handle(ended.call).wait()
     assert result.timing.deadline_ms <= 800
@@ -219,10 +165,14 @@ async def test_three_queries_fit_into_a_sessions_tokens_and_the_fourth_does_not(
 @pytest.mark.behaviour("M165")
 @pytest.mark.behaviour("M166")
 async def test_two_refusals_and_the_third_attempt_is_the_answer(client: AsyncClient) -> None:
-    fast = Terms(retry=type(DEMO)(3, 20, 100, 0.75, 1.25))
+    fast = Terms(retry=RetrySettings(3, 20, 100, 0.75, 1.25))
     outcome, model = await steered(client, LIMITED, LIMITED, says(text="it is 7"), terms=fast)
     assert (outcome.stop.status, outcome.stop.answer, len(model.asked)) == ("completed", "it is 7", 3)
-    waits = [event.data["delay_ms"] for event in await events_of(client, outcome) if event.kind == "retry_scheduled"]
+    waits = [
+        event.data["delay_ms"]
+        for event in await events_of(client.attach_run(outcome.stop.run))
+        if event.kind == "retry_scheduled"
+    ]
     assert len(waits) == 2
     assert outcome.stop.budgets["steps"].used == 1
     assert outcome.stop.budgets["retries"].used == 2
@@ -242,7 +192,7 @@ async def test_a_stream_that_ends_in_the_middle_of_arguments_does_nothing_and_is
         [ToolCall("a", "append", whole), ToolCall("b", "append", whole[:-4]), Stop("tools")],
     ]
     turns = [*cut, says(ToolCall("a", "append", whole)), says(call("finish", answer="written"))]
-    outcome, model = await steered(client, *turns, terms=Terms(retry=type(DEMO)(3, 20, 100)))
+    outcome, model = await steered(client, *turns, terms=Terms(retry=RetrySettings(3, 20, 100)))
     assert outcome.stop.status == "completed"
     assert file.read_text(encoding="utf-8") == "once\n"
     assert all("I write" not in message.text for request in model.asked for message in request.messages)
@@ -261,7 +211,7 @@ async def test_each_way_to_fail_has_a_status_of_its_own(client: AsyncClient) -> 
         "policy": [says(call("read_file", path="/etc/passwd"))],
     }.items():
         outcome, _ = await steered(
-            client, *turns, workspace=str(HERE), terms=Terms(retry=type(DEMO)(2, 10, 20)), wrapup=False
+            client, *turns, workspace=str(HERE), terms=Terms(retry=RetrySettings(2, 10, 20)), wrapup=False
         )
         ends[name] = (outcome.stop.status, outcome.stop.reason)
     assert ends == {
@@ -281,20 +231,14 @@ async def test_a_run_that_somebody_cancels_while_its_model_thinks_is_over_at_onc
         thinking.set()
         await trio.sleep_forever()
 
-    async with trio.open_nursery() as nursery:
-        stops: list[Any] = []
-
-        async def work() -> None:
-            stops.append((await steered(client, thinks))[0].stop)
-
-        nursery.start_soon(work)
+    async with steering(client, thinks) as loop:
         await thinking.wait()
-        (row,) = [row for row in await client.runs() if row.status == "running"]
-        await client.attach_run(row.run).cancel()
-    assert (stops[0].status, stops[0].reason) == ("cancelled", "client")
+        await client.attach_run((await run_that_is("running", client)).run).cancel()
+    stop = loop.outcome.stop
+    assert (stop.status, stop.reason) == ("cancelled", "client")
 
 
-# ---------------------------------------------------------------- tools that are not there, do not answer, ask
+# ---------------------------------------------------------------- names that are no tool's, and loops
 
 
 @pytest.mark.behaviour("M090")
@@ -308,177 +252,6 @@ async def test_a_name_that_is_no_tool_is_answered_with_those_that_are_and_the_ru
     assert "unknown_tool" in told(model.asked[1])[0]
     assert "page" in told(model.asked[1])[0].replace("pge", "")
     assert outcome.stop.budgets["tool_calls"].used == 1
-
-
-@pytest.mark.behaviour("M091")
-@pytest.mark.behaviour("M074")
-async def test_a_call_that_was_made_under_a_key_is_not_made_again(client: AsyncClient, tmp_path: Path) -> None:
-    file = tmp_path / "written"
-    append = call("append", path=str(file), line="ask: once")
-    turns = [says(append), says(call("finish", answer="written"))]
-    async with trio.open_nursery() as nursery:
-        outcomes: list[Any] = []
-
-        async def work() -> None:
-            outcomes.append(await steered(client, *turns))
-
-        nursery.start_soon(work)
-        approval = await asked(client)
-        await client.approve(approval.approval)
-    outcome, model = outcomes[0]
-    assert outcome.stop.status == "completed"
-    assert file.read_text(encoding="utf-8") == "ask: once\n"
-    assert len(model.asked) == 2, "nobody planned anew"
-    assert "append c_" in told(model.asked[1])[0]
-    kinds = [event.kind for event in await events_of(client, outcome)]
-    assert (kinds.count("approval_asked"), kinds.count("approval_consumed")) == (1, 1)
-
-
-async def asked(client: AsyncClient) -> Any:
-    """The one question that is open, once it is."""
-    with trio.fail_after(20):
-        while not (found := await client.approvals()):
-            await trio.sleep(0.02)
-    return found[0]
-
-
-@pytest.mark.behaviour("M086")
-async def test_questions_of_one_turn_are_answered_one_by_one_and_each_call_is_made_once(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    file = tmp_path / "written"
-    lines = ["ask: one", "ask: two", "ask: three"]
-    turn = says(
-        call("page", number=1), *[call("append", path=str(file), line=line) for line in lines], call("naps", ms=300)
-    )
-    outcomes: list[Any] = []
-    async with trio.open_nursery() as nursery:
-
-        async def work() -> None:
-            outcomes.append(await steered(client, turn, says(call("finish", answer="written"))))
-
-        nursery.start_soon(work)
-        early = await asked(client)  # while a sibling of it is still at work
-        await client.approve(early.approval)
-        with trio.fail_after(20):
-            while len(left := await client.approvals()) != 2:
-                await trio.sleep(0.02)
-        await client.reject(left[0].approval, note="not this one")
-        await client.approve(left[1].approval)
-    outcome, model = outcomes[0]
-    assert outcome.stop.status == "completed"
-    rejected = json.loads(left[0].arguments)["line"]
-    assert sorted(file.read_text(encoding="utf-8").splitlines()) == sorted(set(lines) - {rejected})
-    results = told(model.asked[1])
-    assert len(results) == 5
-    assert ["not this one" in result for result in results].count(True) == 1
-    assert len(model.asked) == 2
-
-
-@pytest.mark.behaviour("M092")
-@pytest.mark.behaviour("M117")
-async def test_a_tool_that_wrote_and_never_said_so_is_not_run_again_and_is_listed(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    file = tmp_path / "written"
-    stall = call("append_and_stall", path=str(file), line="once")
-    stops = []
-    async with trio.open_nursery() as nursery:
-
-        async def work() -> None:
-            outcome, model = await steered(client, says(stall), says(stall))
-            stops.append((outcome.stop, told(model.asked[1])))
-
-        nursery.start_soon(work)
-        with trio.fail_after(30):
-            while not (rows := [row for row in await client.runs() if row.status == "waiting_for_approval"]):
-                await trio.sleep(0.02)
-        assert rows[0].reason == "reconcile_required"
-        await client.attach_run(rows[0].run).cancel()
-    (stop, results) = stops[0]
-    assert stop.status == "cancelled"
-    assert [effect.tool for effect in stop.unresolved_effects] == ["append_and_stall"]
-    assert "delivery unknown" in results[0]
-    assert file.read_text(encoding="utf-8") == "once\n"
-
-
-@pytest.mark.behaviour("M094")
-@pytest.mark.behaviour("M121")
-async def test_a_run_that_is_cancelled_while_a_person_is_asked_does_nothing_and_no_answer_changes_that(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    file = tmp_path / "written"
-    stops = []
-    async with trio.open_nursery() as nursery:
-
-        async def work() -> None:
-            outcome, _ = await steered(client, says(call("append", path=str(file), line="ask: me")))
-            stops.append(outcome)
-
-        nursery.start_soon(work)
-        approval = await asked(client)
-        await client.attach_run(approval.run).cancel()
-    assert stops[0].stop.status == "cancelled"
-    assert "not executed" in stops[0].messages[-1].text
-    with pytest.raises(Exception, match="void"):
-        await client.approve(approval.approval)
-    assert not file.exists()
-
-
-@pytest.mark.behaviour("M123")
-@pytest.mark.behaviour("M119")
-async def test_what_is_missing_is_asked_for_and_the_answer_goes_to_the_model(client: AsyncClient) -> None:
-    turns = [says(call("ask_user", question="Which tenant?")), says(call("finish", answer="acme's"))]
-    async with trio.open_nursery() as nursery:
-        outcomes: list[Any] = []
-
-        async def work() -> None:
-            outcomes.append(await steered(client, *turns))
-
-        nursery.start_soon(work)
-        with trio.fail_after(20):
-            while not (rows := [row for row in await client.runs() if row.status == "needs_input"]):
-                await trio.sleep(0.02)
-        stop = (await client.attach_run(rows[0].run).view()).stop
-        assert stop is not None
-        assert (stop.reason, stop.detail) == ("missing_parameter", "Which tenant?")
-        await client.attach_run(rows[0].run).resume("acme")
-    outcome, model = outcomes[0]
-    assert outcome.stop.answer == "acme's"
-    assert told(model.asked[1]) == ["[a person answers] acme"]
-
-
-@pytest.mark.behaviour("M095")
-@pytest.mark.behaviour("M141")
-async def test_what_a_person_has_allowed_is_in_sight_when_all_that_was_said_then_is_not(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    file = tmp_path / "written"
-    turns = [
-        says(call("append", path=str(file), line="ask: the one")),
-        *[says(call("page", number=number)) for number in range(14)],
-        says(call("finish", answer="done")),
-    ]
-    async with trio.open_nursery() as nursery:
-        outcomes: list[Any] = []
-
-        async def work() -> None:
-            outcomes.append(await steered(client, *turns, profile="patient", constraints=["spend nothing"]))
-
-        nursery.start_soon(work)
-        approval = await asked(client)
-        await client.approve(approval.approval, note="this line and no other")
-    outcome, model = outcomes[0]
-    assert outcome.stop.status == "completed"
-    last = model.asked[-1].messages
-    assert not [message for message in last if message.role == "tool" and "ask: the one" in message.text]
-    assert "this line and no other" in last[1].text
-    assert "spend nothing" in last[1].text
-    assert "ask: the one" in last[1].text
-    assert len(last) < 30
-
-
-# ---------------------------------------------------------------- loops
 
 
 @pytest.mark.behaviour("M162")
@@ -520,18 +293,13 @@ async def test_loops_refusals_and_waste_in_one_run_end_in_one_way_with_a_whole_l
         says(ToolCall("", "page", '{"number": "one"}'), usage=waste),
         *[says(call("page", number=1), usage=waste)] * 20,
     ]
-    terms = Terms(max_out=16, retry=type(DEMO)(3, 10, 20))
+    terms = Terms(max_out=16, retry=RetrySettings(3, 10, 20))
     outcome, model = await steered(client, *turns, terms=terms, limits={"tokens_total": 60_000}, wrapup=False)
     stop = outcome.stop
     assert (stop.status, stop.reason) == ("stuck", "no_progress")
     assert stop.budgets["tokens_total"].used <= 60_000
     assert len(file.read_text(encoding="utf-8").splitlines()) == 1, "the second one was the same while the first ran"
-    kinds = [event.kind for event in await events_of(client, outcome)]
+    kinds = [event.kind for event in await events_of(client.attach_run(outcome.stop.run))]
     assert kinds.count("run_settled") == 1
     assert kinds[-1] == "run_settled"
     assert len(model.asked) < 27
-
-
-async def test_nothing_is_left_of_any_of_it(client: AsyncClient) -> None:
-    assert [row.run for row in await client.runs()] == []
-    assert (await client.status()).calls_in_flight == 0
