@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from supervisor.core import run as machine
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def make() -> ModuleType:
-    path = REPOSITORY / "docs" / "states" / "make_run.py"
-    spec = importlib.util.spec_from_file_location("docs_states_make_run", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_what_the_machine_says(make: ModuleType) -> None:
-    assert make.PAGE.read_text(encoding="utf-8") == make.page(), "run: python docs/states/make_run.py"
 
 
 def test_a_changed_transition_changes_the_page(make: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
