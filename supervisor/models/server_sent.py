@@ -11,6 +11,7 @@ Rules (the "Interpreting an event stream" section of the HTML standard)
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 MOST_BYTES = 8 << 20
@@ -34,7 +35,7 @@ class EventStream:
     """One stream, from its first byte."""
 
     def __init__(self) -> None:
-        self._rest, self._after_cr, self._at_start = b"", False, True
+        self._rest, self._after_cr, self._at_start = bytearray(), False, True
         self._name, self._data, self._bytes = "", list[str](), 0
 
     def feed(self, piece: bytes) -> list[ServerEvent]:
@@ -44,11 +45,18 @@ class EventStream:
         if not piece:
             return []
         self._after_cr = piece.endswith(b"\r")
-        *lines, self._rest = _LINE_END.split(self._rest + piece)
-        events = [event for line in lines if (event := self._line(line)) is not None]
+        events = [event for line in self._lines(piece) if (event := self._line(line)) is not None]
         if len(self._rest) + self._bytes > MOST_BYTES:
             raise EventSizeError(f"an event is larger than {MOST_BYTES} bytes")
         return events
+
+    def _lines(self, piece: bytes) -> Iterator[bytes]:
+        """The lines that end in it. Only the piece is looked through: a long line in many pieces costs its length."""
+        first, *others = _LINE_END.split(piece)
+        self._rest += first
+        for other in others:
+            yield bytes(self._rest)
+            self._rest[:] = other
 
     def _line(self, line: bytes) -> ServerEvent | None:
         if self._at_start:
@@ -59,7 +67,7 @@ class EventStream:
         text = value.removeprefix(b" ").decode("utf-8", "replace")
         if field == b"data":
             self._data.append(text)
-            self._bytes += len(value)
+            self._bytes += len(line)
         elif field == b"event":
             self._name = text
         return None

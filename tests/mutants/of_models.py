@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         "lines end where people's would",
         f"{_HERE}/server_sent.py",
-        "self._rest = _LINE_END.split(self._rest + piece)",
-        'self._rest = re.split(rb"\\r\\n|\\n|\\r|\\xe2\\x80\\xa8", self._rest + piece)',
+        "first, *others = _LINE_END.split(piece)",
+        'first, *others = re.split(rb"\\r\\n|\\n|\\r|\\xe2\\x80\\xa8", piece)',
         f"{_SUITES}/test_server_sent.py",
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -55,6 +56,22 @@ def test_an_event_without_end_is_refused(piece, monkeypatch):
     stream.feed(piece)
     with pytest.raises(EventSizeError):
         stream.feed(piece)
+
+
+def test_a_long_line_is_looked_through_once_however_small_its_pieces_are(monkeypatch):
+    """Looked through again at each piece, an event of a megabyte in small pieces stops the daemon for seconds."""
+    looked_at: list[int] = []
+
+    class Counted:
+        def split(self, data: bytes) -> list[bytes]:
+            looked_at.append(len(data))
+            return re.split(rb"\n", data)
+
+    monkeypatch.setattr(server_sent, "_LINE_END", Counted())
+    stream = EventStream()
+    events = [event for piece in (b"data: ", *[b"x" * 10] * 1000, b"\n\n") for event in stream.feed(piece)]
+    assert events == [ServerEvent("", "x" * 10_000)]
+    assert sum(looked_at) == len(b"data: \n\n") + 10_000
 
 
 def test_many_events_are_not_one_that_is_too_large(monkeypatch):
