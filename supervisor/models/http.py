@@ -11,9 +11,9 @@ from __future__ import annotations
 import errno
 import functools
 import ssl
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -27,6 +27,7 @@ from supervisor.models.server_sent import EventSizeError, EventStream
 from supervisor.models.speech import Dialect
 
 if TYPE_CHECKING:
+    import httpcore2
     import httpx2
 
 MOST_ANSWER_BYTES = 64 << 20
@@ -58,7 +59,8 @@ class HttpGateway:
         request = well_formed.sendable(request)
         body = well_formed.body(self._dialect.body(request, self.model))
         with self._told_as_failures(FailureKind.RESET):
-            asked = client.build_request("POST", self._url, content=body, headers=self._headers())
+            steps = {"trace": _Opening().hear}
+            asked = client.build_request("POST", self._url, content=body, headers=self._headers(), extensions=steps)
             response = await client.send(asked, stream=True)
         async with aclosing(response):
             with self._told_as_failures(FailureKind.CUT_STREAM):
@@ -136,6 +138,21 @@ class HttpGateway:
     def _without_key(self, failure: ProviderFailure) -> ModelError:
         message = self._redaction.text(failure.message)
         return ModelError(ProviderFailure(failure.kind, failure.status, message, failure.not_before_ns))
+
+
+class _Opening:
+    """Hears how a connection is opened, and closes one whose handshake is cancelled: the library forgets it then, and
+    its socket would stay open until garbage is collected."""
+
+    def __init__(self) -> None:
+        self._connected: httpcore2.AsyncNetworkStream | None = None
+
+    async def hear(self, step: str, said: Mapping[str, Any]) -> None:
+        """A step of the library's, as its ``trace`` extension tells it."""
+        if step.endswith(".connect_tcp.complete"):
+            self._connected = said["return_value"]
+        elif step.endswith(".start_tls.failed") and self._connected is not None:
+            await self._connected.aclose()
 
 
 @functools.cache

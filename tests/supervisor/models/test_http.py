@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from contextlib import aclosing
@@ -92,6 +93,27 @@ async def test_a_silent_upstream_is_left_at_the_deadline_and_its_connection_clos
             await said(gateway, REQUEST)
         assert deadline.cancelled_caught
         await peer.closed.wait()
+
+
+@pytest.mark.behaviour("M025")
+async def test_a_handshake_that_nobody_answers_is_left_at_the_deadline_and_its_connection_closed():
+    deadline, closed = trio.CancelScope(), trio.Event()
+
+    async def hear_and_say_nothing(stream: trio.SocketStream) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                deadline.deadline = trio.current_time()
+        closed.set()
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(trio.serve_tcp, hear_and_say_nothing, 0)
+            base = f"https://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+            with deadline:
+                await said(HttpGateway("m", ChatCompletions(), base), REQUEST)
+            assert deadline.cancelled_caught
+            await closed.wait()
+            nursery.cancel_scope.cancel()
 
 
 async def test_an_upstream_that_says_nothing_for_longer_than_allowed_is_a_time_out():
