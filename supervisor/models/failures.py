@@ -1,7 +1,8 @@
 """What a provider says about a failure, in its words → the typed facts of `supervisor.core.provider_failures`. Pure.
 
 Rules
-1. Only codes and types decide, and a code that is a number is a status. A message is for people, and is cut.
+1. Only codes and types decide, and a code that is a number is a status. A message is for people. It is cut to
+   `MOST_MESSAGE` by who takes the key out of it, which must come first.
 2. A spent quota and a content policy are told apart from the status that they come with.
 3. An error inside of a stream has no status: known words have the one that the provider would have answered.
 4. Retry-After is a count of seconds or a date of HTTP; anything else is none. It is an instant here, so that what was
@@ -129,4 +130,4 @@ def _status(word: str | int) -> int | None:
 
 def _message(error: dict[str, Any], otherwise: str) -> str:
     said = error.get("message")
-    return (said.strip() if isinstance(said, str) else "")[:MOST_MESSAGE] or otherwise
+    return (said.strip() if isinstance(said, str) else "") or otherwise

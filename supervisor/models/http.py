@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from supervisor.clock import now_ns, wall_ms
@@ -114,9 +115,7 @@ class HttpGateway:
         if response.status_code == _OK and kind.partition(";")[0].strip().lower() == _STREAM_OF_EVENTS:
             return
         if response.status_code == _OK:
-            raise failures.broken(
-                FailureKind.OTHER, f"the answer is {kind[:80] or 'of no kind'}, not a stream of events"
-            )
+            raise failures.broken(FailureKind.OTHER, f"the answer is {kind or 'of no kind'}, not a stream of events")
         not_before_ns = failures.retry_after_ns(response.headers.get("retry-after"), now_ns(), wall_ms())
         raise ModelError(failures.of_answer(response.status_code, await _words_of(response), not_before_ns))
 
@@ -136,8 +135,9 @@ class HttpGateway:
             raise self._without_key(ProviderFailure(kind_of(error, lost), None, _said(error))) from error
 
     def _without_key(self, failure: ProviderFailure) -> ModelError:
-        message = self._redaction.text(failure.message)
-        return ModelError(ProviderFailure(failure.kind, failure.status, message, failure.not_before_ns))
+        """Taken out before the text is cut: a part of the key would not be found."""
+        message = self._redaction.text(failure.message)[: failures.MOST_MESSAGE]
+        return ModelError(msgspec.structs.replace(failure, message=message))
 
 
 class _Opening:
@@ -210,4 +210,4 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")[: failures.MOST_MESSAGE]
+    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -13,7 +13,9 @@ import trio
 from supervisor.clock import now_ns
 from supervisor.core.model_events import ModelError, ModelEvent, Stop, Text, ToolCall, Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure, class_of
+from supervisor.models.anthropic_messages import AnthropicMessages
 from supervisor.models.chat_completions import ChatCompletions
+from supervisor.models.failures import MOST_MESSAGE
 from supervisor.models.http import HttpGateway
 from tests.supervisor.models.peer import Answer, open_gateway, open_peer, said
 from tests.supervisor.models.spoken import CALLS, DIALECTS, REQUEST, chat, chunk, server_event
@@ -227,3 +229,26 @@ async def test_the_key_goes_in_its_header_and_into_no_message(dialect, spoken):
     assert "key-123456" not in json.dumps(body)
     assert raised.value.failure.message == "wrong key: [LLM_API_KEY]"
     assert "key-123456" not in str(raised.value)
+
+
+@pytest.mark.parametrize("before", range(MOST_MESSAGE - len("key-123456") - 1, MOST_MESSAGE + 1))
+async def test_no_part_of_the_key_is_left_where_a_message_is_cut(before):
+    words = "x" * before + "key-123456" + "y" * 1000
+    failure = await failure_of(Answer(server_event({"error": {"message": words}})))
+    assert len(failure.message) == MOST_MESSAGE
+    assert "key" not in failure.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(server_event({"type": "x" * 10_000})),
+        Answer(json.dumps({"error": {"message": "x" * 10_000}}).encode(), 500, "application/json"),
+        Answer(kind="x" * 10_000),
+    ],
+)
+async def test_a_message_has_a_bound_wherever_its_words_come_from(answer):
+    async with open_peer(answer) as peer, open_gateway(peer, AnthropicMessages()) as gateway:
+        with pytest.raises(ModelError) as raised:
+            await said(gateway, REQUEST)
+    assert len(raised.value.failure.message) == MOST_MESSAGE
