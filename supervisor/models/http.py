@@ -88,7 +88,11 @@ class HttpGateway:
         silence_s = None if self._silence_ms is None else self._silence_ms / 1000
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         timeout = httpx2.Timeout(silence_s, connect=_CONNECT_S)
-        return httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
+        try:
+            return httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
+        except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+            text = f"the certificates or the proxy of the environment cannot be used: {_said(error)}"
+            raise self._without_key(ProviderFailure(FailureKind.OTHER, None, text)) from error
 
     def _headers(self) -> dict[str, str]:
         kinds = {"content-type": "application/json", "accept": _STREAM_OF_EVENTS, "user-agent": "deadlined"}
@@ -193,6 +197,8 @@ def kind_of(error: BaseException, lost: FailureKind) -> FailureKind:
     match error:
         case httpx2.PoolTimeout():
             return FailureKind.POOL_EXHAUSTED
+        case httpx2.ConnectTimeout():
+            return FailureKind.NETWORK  # never reached: it costs nothing
         case httpx2.TimeoutException():
             return FailureKind.TIMEOUT
         case httpx2.RemoteProtocolError() | httpx2.DecodingError():

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from supervisor.core.provider_failures import FailureKind
-from supervisor.models import checking, choosing
+from supervisor.models import checking, choosing, http, server_sent
 from supervisor.models.scripted import Script, ScriptedCall, Tokens, Turn
 from tests.docs.test_reference import REPOSITORY, defaults_after, table_after
 
@@ -57,6 +57,11 @@ def test_every_name_and_variable_is_documented():
     ]
     variables = {row[0].strip("`") for row in table_after(PAGE, "need an extra")}
     assert variables == {choosing.MODEL_VARIABLE, choosing.BASE_VARIABLE, choosing.MODEL_KEY, choosing.SILENCE_VARIABLE}
+
+
+def test_the_bounds_of_an_answer_are_documented():
+    assert f"(within {http._CONNECT_S} s)" in PAGE
+    assert f"larger than {http.MOST_ANSWER_BYTES >> 20} MiB (an event of it: {server_sent.MOST_BYTES >> 20} MiB)" in PAGE
 
 
 def test_every_script_is_listed():

@@ -7,6 +7,7 @@ import gzip
 import json
 from contextlib import aclosing
 
+import httpx2
 import pytest
 import trio
 
@@ -16,7 +17,7 @@ from supervisor.core.provider_failures import FailureKind, ProviderFailure, clas
 from supervisor.models.anthropic_messages import AnthropicMessages
 from supervisor.models.chat_completions import ChatCompletions
 from supervisor.models.failures import MOST_MESSAGE
-from supervisor.models.http import HttpGateway
+from supervisor.models.http import HttpGateway, kind_of
 from tests.supervisor.models.peer import Answer, open_gateway, open_peer, said
 from tests.supervisor.models.spoken import CALLS, DIALECTS, REQUEST, chat, chunk, server_event
 
@@ -130,6 +131,28 @@ async def test_nobody_there_is_a_failure_of_the_network():
     with pytest.raises(ModelError) as raised:
         await said(HttpGateway("m", ChatCompletions(), base), REQUEST)
     assert raised.value.failure.kind is FailureKind.NETWORK
+
+
+async def test_a_connection_that_is_not_made_in_time_never_reached_anybody_and_an_answer_that_is_late_may_have():
+    assert kind_of(httpx2.ConnectTimeout(""), FailureKind.RESET) is FailureKind.NETWORK
+    assert kind_of(httpx2.ReadTimeout(""), FailureKind.RESET) is FailureKind.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSL_CERT_FILE", "/no/such/file"),
+        ("ALL_PROXY", "ftp://user:word-77@host"),
+        ("ALL_PROXY", "http://user:word-77@host:port"),
+    ],
+)
+async def test_certificates_and_a_proxy_that_cannot_be_used_are_a_failure_that_nobody_repeats(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr("supervisor.models.http._certificates", httpx2.create_ssl_context)
+    with pytest.raises(ModelError, match="cannot be used") as raised:
+        await said(HttpGateway("m", ChatCompletions(), "http://host.invalid"), REQUEST)
+    assert class_of(raised.value.failure) == "bug"
+    assert "word-77" not in raised.value.failure.message
 
 
 @pytest.mark.parametrize("then", ["cut", "reset"])
