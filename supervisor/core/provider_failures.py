@@ -38,12 +38,14 @@ class FailureKind(StrEnum):
 
 
 class ProviderFailure(msgspec.Struct, frozen=True):
-    """One failed attempt. ``status``: of an answer that had one. ``not_before_ns``: its Retry-After as an instant."""
+    """One failed attempt. ``status``: of an answer that had one. ``not_before_ns``: its Retry-After as an instant.
+    ``begun``: it was told inside of an answer, and what was used before is not known."""
 
     kind: FailureKind
     status: int | None = None
     message: str = ""
     not_before_ns: int | None = None
+    begun: bool = False
 
 
 _PASSES = frozenset(
@@ -91,7 +93,7 @@ def _class_of_status(status: int) -> ErrorClass:
 
 def costs_nothing(failure: ProviderFailure) -> bool:
     """Whether the model cannot have begun: it was refused, or never reached."""
-    return failure.kind in _NEVER_BEGAN
+    return failure.kind in _NEVER_BEGAN and not failure.begun
 
 
 def give_up_reason(failure: ProviderFailure) -> ProviderReason:

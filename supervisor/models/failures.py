@@ -4,7 +4,8 @@ Rules
 1. Only codes and types decide, and a code that is a number is a status. A message is for people. It is cut to
    `MOST_MESSAGE` by who takes the key out of it, which must come first.
 2. A spent quota and a content policy are told apart from the status that they come with.
-3. An error inside of a stream has no status: known words have the one that the provider would have answered.
+3. An error inside of a stream has no status: known words have the one that the provider would have answered. It is no
+   refusal, though: the model may have begun.
 4. Retry-After is a count of seconds or a date of HTTP; anything else is none. It is an instant here, so that what was
    waited for is counted from when the answer came.
 """
@@ -72,9 +73,10 @@ def of_stream(said: Any) -> ProviderFailure:
     error = said if isinstance(said, dict) else {"message": said}
     message = _message(error, "the provider reports an error in its stream")
     if (kind := _kind(error)) is not None:
-        return ProviderFailure(kind, None, message)
+        return ProviderFailure(kind, None, message, begun=True)
     status = next((found for word in _words(error) if (found := _status(word)) is not None), None)
-    return ProviderFailure(FailureKind.OTHER if status is None else FailureKind.HTTP_STATUS, status, message)
+    kind = FailureKind.OTHER if status is None else FailureKind.HTTP_STATUS
+    return ProviderFailure(kind, status, message, begun=True)
 
 
 def retry_after_ns(text: str | None, now_ns: int, wall_ms: int) -> int | None:

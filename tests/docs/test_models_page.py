@@ -61,7 +61,9 @@ def test_every_name_and_variable_is_documented():
 
 def test_the_bounds_of_an_answer_are_documented():
     assert f"(within {http._CONNECT_S} s)" in PAGE
-    assert f"larger than {http.MOST_ANSWER_BYTES >> 20} MiB (an event of it: {server_sent.MOST_BYTES >> 20} MiB)" in PAGE
+    assert (
+        f"larger than {http.MOST_ANSWER_BYTES >> 20} MiB (an event of it: {server_sent.MOST_BYTES >> 20} MiB)" in PAGE
+    )
 
 
 def test_every_script_is_listed():

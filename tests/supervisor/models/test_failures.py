@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.provider_failures import FailureKind, ProviderFailure, class_of
+from supervisor.core.provider_failures import FailureKind, ProviderFailure, class_of, costs_nothing
 from supervisor.models import failures
 
 S, NOW = 10**9, 5 * 10**9
@@ -82,6 +82,12 @@ def test_no_word_of_a_message_decides_anything(words):
 )
 def test_an_error_inside_of_a_stream_is_what_its_code_would_have_been_outside(error, expected):
     assert class_of(failures.of_stream(error)) == expected
+
+
+@pytest.mark.parametrize("code", ["rate_limit_exceeded", "insufficient_quota", "server_error"])
+def test_a_refusal_costs_nothing_and_the_same_error_inside_of_an_answer_may_have_cost_something(code):
+    assert costs_nothing(answered(429, {"error": {"code": code}}))
+    assert not costs_nothing(failures.of_stream({"code": code}))
 
 
 def test_a_message_is_kept_for_people():
