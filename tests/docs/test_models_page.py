@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from supervisor.core.provider_failures import FailureKind
-from supervisor.models import checking, choosing, http, server_sent
+from supervisor.models import checking, choosing, http, scripted, server_sent
 from supervisor.models.scripted import Script, ScriptedCall, Tokens, Turn
 from tests.docs.test_reference import REPOSITORY, defaults_after, table_after
 
@@ -37,6 +37,10 @@ def test_the_keys_inside_of_a_turn_are_named():
     for key, kind in (("`calls`", ScriptedCall), ("`tokens`", Tokens)):
         assert all(f"`{field.encode_name}`" in rows[key] for field in msgspec.structs.fields(kind))
     assert set(re.findall(r"`(\w+)`", rows["`fail`"])) == set(FailureKind) - {"http_status"}
+
+
+def test_the_size_of_a_script_is_that_of_the_code():
+    assert f"a regular file of at most {scripted.MOST_BYTES >> 20} MiB" in PAGE
 
 
 def test_the_script_shown_plays():

@@ -27,8 +27,10 @@ from supervisor.config import DaemonSettings
 from supervisor.core.approvals import CODES as OBSTACLES
 from supervisor.core.approvals import State
 from supervisor.core.output import VIEW_BYTES
+from supervisor.core.run_wishes import MOST_CHECKS, MOST_PATH, MOST_TEXT
 from supervisor.desk import _CHUNK as LARGEST_CHUNK
 from supervisor.doors.connection import DoorLimits
+from supervisor.hosting import MOST_AGENTS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 REQUESTS = typing.get_args(cm.FromClient)
@@ -203,6 +205,9 @@ def test_the_numbers_are_those_that_hold() -> None:
     assert CEILING_MS == 3_600_000
     assert rows["deadline"] == "1 ms to 1 h"
     assert rows["one `read_output`"] == f"{LARGEST_CHUNK >> 10} KiB"
+    of_agent = "`agent` of a run: `constraints`; characters of each, of its `model`"
+    assert rows[of_agent] == f"{MOST_CHECKS}; {MOST_TEXT}, {MOST_PATH}"
+    assert rows["agents that the daemon steers, without those that wait for a person"] == str(MOST_AGENTS)
     assert rows["keeping a settled call"] == f"{daemon.result_ttl_ms // 3_600_000} h"
     assert f"{VIEW_BYTES:,}".replace(",", " ") in section("OutputInfo")
     assert f"1 to {LARGEST_CHUNK:,} bytes".replace(",", " ") in section("read_output")
