@@ -247,7 +247,7 @@ def _events(turn: Turn, count: int, request: Request) -> Iterator[ModelEvent]:
         yield from draft.say(said[at : at + turn.piece])
     yield from draft.rest()
     for call in turn.calls:
-        draft.begin(call.id, call.tool).pieces.append(_arguments(call, count))
+        draft.begin(call.id, call.tool.replace(_COUNT, str(count))).pieces.append(_arguments(call, count))
     calls = draft.calls()
     yield from calls
     if turn.tokens != "none":

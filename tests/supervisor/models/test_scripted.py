@@ -94,6 +94,9 @@ async def test_turns_come_in_their_order_and_the_number_of_the_time_can_be_in_th
         '[[turn]]\ntext = "$n of 2"\nrepeat = 2\n[[turn]]\ncalls = [{ tool = "t", arguments = { q = "a $n" } }]\n'
     )
     assert await words(model, 4) == ["1 of 2", "2 of 2", '{"q": "a 1"}', PLAYED_OUT]
+    model = play('[[turn]]\ncalls = [{ tool = "t_$n" }]\nrepeat = 2\n')
+    called = [event.name for _ in range(2) for event in await said(model) if isinstance(event, ToolCall)]
+    assert called == ["t_1", "t_2"]
 
 
 async def test_a_script_that_is_played_out_is_an_error_that_nobody_repeats(play):
