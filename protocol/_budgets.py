@@ -138,7 +138,7 @@ def _limit(name: str, value: object) -> int | None:
         raise LimitError(f"{_shown(name)} is no limit; allowed: {ALLOWED}")
     if name == Dimension.WALL_MS:
         return _whole(name, value, 1, WALL_CEILING_MS)
-    return None if value is None else _whole(name, value, 0, MOST, ", or null for no limit")
+    return None if value is None else _whole(name, value, 0, MOST, ", or none (in JSON null) for no limit")
 
 
 def _whole(name: str, value: object, least: int, most: int, else_allowed: str = "") -> int:

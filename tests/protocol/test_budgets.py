@@ -57,7 +57,10 @@ def test_every_dimension_may_be_limited(name: str) -> None:
         ({"tool_calls[a": 1}, "is no limit"),
         ({"tool_calls[a]\n": 1}, "is no limit"),
         ({"x" * 500: 1}, "x…"),
-        ({"steps": -1}, f"steps = -1 is not allowed; allowed: a whole number from 0 to {MOST}, or null for no limit"),
+        (
+            {"steps": -1},
+            f"steps = -1 is not allowed; allowed: a whole number from 0 to {MOST}, or none (in JSON null) for no limit",
+        ),
         ({"steps": MOST + 1}, "is not allowed"),
         ({"steps": True}, "steps = True is not allowed"),
         ({"steps": 2.0}, "steps = 2.0 is not allowed"),
