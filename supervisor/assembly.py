@@ -253,7 +253,8 @@ def _choose_model(name: str | None) -> Gateway:
     try:
         return gateway(name, os.environ)
     except GatewayError as error:
-        raise RunRefusal("no_model", error.text) from error
+        text = f"where the daemon runs: {error.text}"  # its files and its variables, not those of whoever asked
+        raise RunRefusal("no_model", text) from error
 
 
 def _most_workers(config: Config) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from deadlined import ConnectionLost
+from deadlined import ConnectionLost, RequestRefused
 from deadlined.agent import run_agent, steer
 from deadlined.async_client import AsyncClient
 from deadlined.async_runs import AsyncRun
@@ -83,9 +83,9 @@ async def test_a_task_is_worked_on_by_the_daemon_while_nobody_steers(client: Asy
 
 
 async def test_a_model_that_is_not_there_is_said_before_anything_begins(client: AsyncClient) -> None:
-    with pytest.raises(Exception, match="nosuch") as refused:
+    with pytest.raises(RequestRefused, match="where the daemon runs: 'nosuch:model' names no model") as refused:
         await client._opened(cm.OpenRun(0, goal="x", agent=AgentOptions(model="nosuch:model")))
-    assert "no_model" in repr(refused.value) or "no_model" in str(getattr(refused.value, "error", ""))
+    assert refused.value.error.code == "no_model"
 
 
 @pytest.mark.behaviour("M025")
