@@ -30,7 +30,7 @@ from protocol._quantities import say_duration
 SURPRISE = 1
 GONE_WITHIN_S = 2.0
 """How long a process that was told to end may still be seen after the daemon is gone."""
-_ROW = "{:<38} {:<26} {:>6} {:>15} {:>15} {:>5}"
+_ROW = "{:<38} {:<28} {:>6} {:>15} {:>15} {:>5}"
 
 
 @dataclass
