@@ -1,13 +1,13 @@
 """What a provider says about a failure, in its words → the typed facts of `supervisor.core.provider_failures`. Pure.
 
 Rules
-1. Only codes and types decide, and a code that is a number is a status. A message is for people. It is cut to
-   `MOST_MESSAGE` by who takes the key out of it, which must come first.
+1. Only codes and types decide, and a code that is a number, or a text of three digits, is a status. A message is for
+   people. It is cut to `MOST_MESSAGE` by who takes the key out of it, which must come first.
 2. A spent quota and a content policy are told apart from the status that they come with.
 3. An error inside of a stream has no status: known words have the one that the provider would have answered. It is no
    refusal, though: the model may have begun.
-4. Retry-After is a count of seconds or a date of HTTP; anything else is none. It is an instant here, so that what was
-   waited for is counted from when the answer came.
+4. Retry-After is a count of seconds or a date of HTTP, in UTC where it names no zone; anything else is none. It is an
+   instant here, so that what was waited for is counted from when the answer came.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ _NS_PER_S, _NS_PER_MS = 1_000_000_000, 1_000_000
 _MOST_S = 10**9
 """Thirty years: who asks for more asks for ever, and numbers stay numbers."""
 _SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NUMBER = re.compile(r"[0-9]{3}")
 _QUOTA = frozenset(("insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active"))
 _POLICY = frozenset(("content_filter", "content_policy_violation", "responsibleaipolicyviolation"))
 _PAYMENT_REQUIRED = 402
@@ -85,7 +87,8 @@ def retry_after_ns(text: str | None, now_ns: int, wall_ms: int) -> int | None:
     if _SECONDS.fullmatch(said):
         return now_ns + round(min(float(said), _MOST_S) * _NS_PER_S)
     try:
-        until_ms = round(parsedate_to_datetime(said).timestamp() * 1000)
+        until = parsedate_to_datetime(said)
+        until_ms = round(until.replace(tzinfo=until.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         return None
     return now_ns + min(max(0, until_ms - wall_ms), _MOST_S * 1000) * _NS_PER_MS
@@ -112,7 +115,7 @@ def _words(error: dict[str, Any]) -> Iterator[str | int]:
         for name in ("code", "type", "status"):
             word = place.get(name)
             if isinstance(word, str):
-                yield word.lower()
+                yield int(word) if _NUMBER.fullmatch(word) else word.lower()
             elif isinstance(word, int):
                 yield word
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -70,6 +71,8 @@ def test_no_word_of_a_message_decides_anything(words):
         ({"type": "api_error"}, "transient_provider"),
         ({"code": "rate_limit_exceeded", "type": "requests"}, "transient_provider"),
         ({"code": 502}, "transient_provider"),
+        ({"code": "429", "type": "None"}, "transient_provider"),
+        ({"code": "401"}, "auth"),
         ({"code": "server_error"}, "transient_provider"),
         ({"code": "insufficient_quota"}, "auth"),
         ({"type": "authentication_error"}, "auth"),
@@ -123,6 +126,16 @@ def test_a_wait_is_an_instant_from_seconds_or_from_a_date(header, waits_ns):
 @pytest.mark.parametrize("header", [None, "", "soon", "-1", "1e9", "inf", "nan", "1 s", "٣", "2023-11-14", "9" * 400])
 def test_a_wait_that_says_nothing_is_none(header):
     assert failures.retry_after_ns(header, NOW, WALL_MS) is None
+
+
+@pytest.mark.case("B124")
+@pytest.mark.parametrize("header", ["Tue Nov 14 22:13:30 2023", "Tuesday, 14-Nov-23 22:13:30 GMT"])
+def test_the_older_dates_of_http_are_read_in_its_own_zone_wherever_the_daemon_is(header, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "EST5")
+        time.tzset()
+        assert failures.retry_after_ns(header, NOW, WALL_MS) == NOW + 10 * S
+    time.tzset()
 
 
 @given(st.text())
