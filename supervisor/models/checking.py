@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 import trio
 
+from protocol._contracts import Contract, ToolDescription
 from protocol._errors import InvalidArguments
 from protocol._outcomes import ErrorClass
 from supervisor.core import arguments
@@ -29,8 +30,9 @@ from supervisor.core.model_events import (
     Usage,
 )
 from supervisor.core.provider_failures import FailureKind, class_of
+from supervisor.core.schemas import ArgumentSchema
 from supervisor.environment import MODEL_KEY
-from supervisor.models.choosing import MODEL_VARIABLE, SCRIPTED, gateway
+from supervisor.models.choosing import SCRIPTED, gateway, parts
 
 PATIENCE_S = 60.0
 HELLO = "Reply with the single word: hello."
@@ -41,6 +43,7 @@ ECHO = ToolSpec(
     "Says a word back.",
     {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"], "additionalProperties": False},
 )
+_ECHO_SCHEMA = ArgumentSchema(ToolDescription(ECHO.name, ECHO.description, Contract(), ECHO.schema))
 WRONG_KEY, NO_MODEL = "deadlined-wrong-key", "deadlined-no-such-model"
 CONTEXT_WORDS = 2_000_000
 _SHORT, _LONG = 16, 1_024
@@ -87,7 +90,7 @@ async def _judged(one: _Asked, name: str | None, given: Mapping[str, str], skip:
 
 def _needs(one: _Asked, name: str | None, given: Mapping[str, str]) -> str | None:
     """Why a check cannot be made of this model; None: it can."""
-    if one in _OF_UPSTREAMS and (name or given.get(MODEL_VARIABLE, "")).startswith(f"{SCRIPTED}:"):
+    if one in _OF_UPSTREAMS and parts(name, given)[0] == SCRIPTED:
         return "a script has no upstream"
     return f"no {MODEL_KEY} is set" if one is key and not given.get(MODEL_KEY) else None
 
@@ -145,9 +148,8 @@ async def tool_result(name: str | None, given: Mapping[str, str]) -> str:
 
 async def errors(name: str | None, given: Mapping[str, str]) -> str:
     """A model that is not there is refused by a status that says so."""
-    provider = (name or given.get(MODEL_VARIABLE, "")).partition(":")[0]
-    known = provider if provider in ("openai", "openai-responses", "anthropic") else "openai"
-    error = await _refusal(gateway(f"{known}:{NO_MODEL}", given), _asked(HELLO))
+    provider, _ = parts(name, given)
+    error = await _refusal(gateway(f"{provider}:{NO_MODEL}", given), _asked(HELLO))
     return _for_good(error, "a model that is not there")
 
 
@@ -193,11 +195,9 @@ async def _call(model: Gateway) -> ToolCall:
     if not calls or calls[0].name != ECHO.name:
         raise _UnfitError(f"the tool was not called; the turn ends with {_stop(events)}")
     try:
-        values = arguments.parse(calls[0].arguments).values
+        _ECHO_SCHEMA.check(arguments.parse(calls[0].arguments).values)
     except InvalidArguments as error:
-        raise _UnfitError(f"the arguments of a call cannot be read: {error}") from error
-    if "word" not in values:
-        raise _UnfitError(f"the arguments of a call do not fit its tool: {calls[0].arguments}")
+        raise _UnfitError(f"the arguments of a call are not taken: {error}") from error
     return calls[0]
 
 

@@ -52,21 +52,26 @@ _PROVIDERS = {
     "openai-responses": _Provider(_OPENAI, lambda own: Responses()),
     "anthropic": _Provider(_ANTHROPIC, lambda own: AnthropicMessages()),
 }
+_WORDS = (SCRIPTED, *_PROVIDERS)
 
 
 def gateway(name: str | None, environment: Mapping[str, str]) -> Gateway:
     """The gateway that a name means (rule 1). Raises GatewayError."""
+    word, rest = parts(name, environment)
+    return _scripted(rest) if word == SCRIPTED else _over_http(_PROVIDERS[word], rest, environment)
+
+
+def parts(name: str | None, environment: Mapping[str, str]) -> tuple[str, str]:
+    """The word of a name, and what it says behind that. Raises GatewayError."""
     given = name if name is not None else environment.get(MODEL_VARIABLE, "")
     if not given:
         raise GatewayError("no_model", f"no model is named; give --model or set {MODEL_VARIABLE}; allowed: {FORMS}")
     word, _, rest = given.partition(":")
-    if word == SCRIPTED and rest:
-        return _scripted(rest)
-    if word not in _PROVIDERS and name is None:
+    if word not in _WORDS and name is None:
         word, rest = "openai", given
-    if word not in _PROVIDERS or not rest:
+    if word not in _WORDS or not rest:
         raise GatewayError("unknown_model", f"{given!r} names no model; allowed: {FORMS}")
-    return _over_http(_PROVIDERS[word], rest, environment)
+    return word, rest
 
 
 def _scripted(path: str) -> Gateway:

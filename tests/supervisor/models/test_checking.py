@@ -91,6 +91,8 @@ async def test_an_upstream_that_keeps_to_everything_passes_every_check():
         (["tool_call", "tool_result"], {"call": text()}),
         (["tool_call", "tool_result"], {"call": call('{"word": "dead')}),
         (["tool_call", "tool_result"], {"call": call("{}")}),
+        (["tool_call", "tool_result"], {"call": call('{"word": 7}')}),
+        (["tool_call", "tool_result"], {"call": call('{"word": "deadline", "twice": true}')}),
         (["tool_call", "tool_result"], {"call": call(name="other")}),
         (["tool_result"], {"result": refused(400)}),
         (["errors"], {"no_such_model": text()}),

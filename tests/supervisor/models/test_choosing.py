@@ -78,6 +78,7 @@ def test_a_name_that_means_nothing_is_refused_with_those_that_do(name):
     ("name", "environment", "expected"),
     [
         (None, {}, "no_model"),
+        (None, {**HERE, "LLM_MODEL": "scripted:"}, "unknown_model"),
         ("openai:m", {}, "missing_key"),
         ("openai:m", {"LLM_API_KEY": ""}, "missing_key"),
         ("openai:m", {"LLM_API_KEY": "a\nb"}, "missing_key"),
