@@ -18,7 +18,7 @@ from supervisor.core.model_events import Message, ModelError, ModelEvent, Reques
 from supervisor.models import failures
 from supervisor.models.draft import Draft, Piecewise
 from supervisor.models.server_sent import ServerEvent
-from supervisor.models.speech import Tokens, cut, finished, loaded, shaped
+from supervisor.models.speech import Cached, Tokens, bearer, cut, finished, loaded, shaped
 
 DONE = "[DONE]"
 _REASONS: dict[str, StopReason] = {
@@ -52,14 +52,10 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: Tokens | None = None
-
-
 class _Used(msgspec.Struct):
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens = 0
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens_details: Cached | None = None
 
 
 class _Chunk(msgspec.Struct):
@@ -77,8 +73,8 @@ class ChatCompletions:
         self._limit = limit
 
     def headers(self, key: str | None) -> dict[str, str]:
-        """A bearer's, where there is a key."""
-        return {} if key is None else {"authorization": f"Bearer {key}"}
+        """As `Dialect.headers`."""
+        return bearer(key)
 
     def body(self, request: Request, model: str) -> dict[str, Any]:
         """As `Dialect.body`."""
@@ -160,5 +156,5 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _usage(used: _Used) -> Usage:
-    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
-    return Usage(used.prompt_tokens, used.completion_tokens, cached or 0)
+    cached = (used.prompt_tokens_details or Cached()).cached_tokens or 0
+    return Usage(used.prompt_tokens, used.completion_tokens, cached)

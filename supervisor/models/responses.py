@@ -19,7 +19,7 @@ from supervisor.core.model_events import Message, ModelError, ModelEvent, Reques
 from supervisor.models import failures
 from supervisor.models.draft import Draft
 from supervisor.models.server_sent import ServerEvent
-from supervisor.models.speech import Tokens, cut, finished, loaded, shaped
+from supervisor.models.speech import Cached, Tokens, bearer, cut, finished, loaded, shaped
 
 _LEAST_OUT = 16
 """The protocol refuses less."""
@@ -46,14 +46,10 @@ class _Item(msgspec.Struct):
     content: list[_Part] | None = None
 
 
-class _Cached(msgspec.Struct):
-    cached_tokens: Tokens | None = None
-
-
 class _Used(msgspec.Struct):
     input_tokens: Tokens = 0
     output_tokens: Tokens = 0
-    input_tokens_details: _Cached | None = None
+    input_tokens_details: Cached | None = None
 
 
 class _Why(msgspec.Struct):
@@ -81,8 +77,8 @@ class Responses:
     path = "/responses"
 
     def headers(self, key: str | None) -> dict[str, str]:
-        """A bearer's, where there is a key."""
-        return {} if key is None else {"authorization": f"Bearer {key}"}
+        """As `Dialect.headers`."""
+        return bearer(key)
 
     def body(self, request: Request, model: str) -> dict[str, Any]:
         """As `Dialect.body`."""
@@ -150,7 +146,7 @@ def _text_of(items: Iterable[_Item]) -> str:
 def _usage(used: _Used | None) -> Usage | None:
     if used is None:
         return None
-    cached = (used.input_tokens_details or _Cached()).cached_tokens or 0
+    cached = (used.input_tokens_details or Cached()).cached_tokens or 0
     return Usage(used.input_tokens, used.output_tokens, cached)
 
 

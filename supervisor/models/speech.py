@@ -22,6 +22,12 @@ Tokens = Annotated[int, msgspec.Meta(ge=0)]
 _BY_WHAT_WAS_SAID = ("end", "tools")
 
 
+class Cached(msgspec.Struct):
+    """How the two protocols of OpenAI tell what of the input was read from a cache."""
+
+    cached_tokens: Tokens | None = None
+
+
 class Reading(Protocol):
     """One answer as it comes in."""
 
@@ -46,6 +52,11 @@ class Dialect(Protocol):
 
     def read(self, request: Request) -> Reading:
         """The reading of its answer."""
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """The header of a bearer's key, where there is one."""
+    return {} if key is None else {"authorization": f"Bearer {key}"}
 
 
 def loaded(data: str) -> dict[str, Any]:
