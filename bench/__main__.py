@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from bench import _machine
+from bench import _command, _machine
 from bench._plan import Plan
 from bench._report import Section, claims, table
 
@@ -34,14 +30,12 @@ WORKLOADS = (
     "run_cost",
     "hung_phases",
 )
-_OUT = Path(__file__).resolve().parent / "out"
-_INTERRUPTED, _DEFECT = 130, 1
 
 
 def main(words: list[str]) -> int:
     """Run; 0, or 1 when a workload broke or a process survived, 130 when interrupted."""
-    options = _parse(words)
-    signal.signal(signal.SIGTERM, _stop)
+    options = _command.parse(words, "python -m bench", __doc__, WORKLOADS, "fewer repeats, under a minute")
+    _command.end_on_sigterm()
     facts, began = {**_machine.facts(), "load_before": _machine.load()}, time.monotonic()
     print(_head(facts), flush=True)
     sections: dict[str, Section] = {}
@@ -51,25 +45,12 @@ def main(words: list[str]) -> int:
             _run_one(name, Plan(options.quick), sections, broken)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _command.INTERRUPTED
     facts |= {"load_after": _machine.load(), "seconds": round(time.monotonic() - began, 1)}
     _print_end(sections, broken, facts)
     if options.json:
         _write(options.json, facts, sections, broken)
-    return _DEFECT if broken or any(section.unsafe for section in sections.values()) else 0
-
-
-def _parse(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, under a minute")
-    parser.add_argument("--only", action="append", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS))
-    parser.add_argument("--json", metavar="FILE", help="write every figure to bench/out/FILE as well")
-    return parser.parse_args(words)
-
-
-def _stop(_number: int, _frame: object) -> NoReturn:
-    """SIGTERM ends the run as Ctrl-C does: every block is left in order."""
-    raise KeyboardInterrupt
+    return _command.DEFECT if broken or any(section.unsafe for section in sections.values()) else 0
 
 
 def _run_one(name: str, plan: Plan, sections: dict[str, Section], broken: dict[str, str]) -> None:
@@ -112,10 +93,7 @@ def _write(file: str, facts: dict[str, Any], sections: dict[str, Section], broke
         },
         "broken": broken,
     }
-    _OUT.mkdir(exist_ok=True)
-    path = _OUT / Path(file).name
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    print(f"written: {path}")
+    _command.write(file, report)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,20 @@
-"""The command: workloads one after the other, their tables as `bench` prints them. Owns the sides' processes."""
+"""The command: workloads one after the other, their tables as `bench` prints them; a side that broke is a line of its
+table, and 1."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from subprocess import Popen
+from typing import Any
 
-from bench import _machine
-from bench._daemon import REPOSITORY, child_environment, end_with_parent
+from bench import _command, _machine
+from bench._child import next_line, open_child
 from bench._oracle import Oracle, Witness, alive, deaths, open_oracle, watched
 from bench._plan import Plan
 from bench._report import Count, Line, Row, Section, table
@@ -26,15 +22,13 @@ from bench.peers import _hang
 from bench.peers._adapters import PEERS, can
 from bench.peers._side import LIMIT_S, WARM
 
-_SAYS_WITHIN_S, _CLOSES_WITHIN_S, _LATER_S, _NEXT_WITHIN_S = 30.0, 20.0, 1.0, 10.0
-_OUT = REPOSITORY / "bench" / "out"
-_INTERRUPTED = 130
+_SAYS_WITHIN_S, _LATER_S, _NEXT_WITHIN_S = 30.0, 1.0, 10.0
 
 
 def main(words: list[str]) -> int:
-    """Run; 0, or 130 when interrupted."""
-    options = _parse(words)
-    signal.signal(signal.SIGTERM, _stop)
+    """Run; 0, or 1 when a side broke, 130 when interrupted."""
+    options = _command.parse(words, "python -m bench.peers", __doc__, WORKLOADS, "one round of few calls")
+    _command.end_on_sigterm()
     facts = _machine.facts()
     print(f"Python {facts['python']}, Linux {facts['kernel']}, {facts['cores']} cores, load {_machine.load()}")
     print("\n".join(f"  {name} {peer.version() or 'is not installed'}" for name, peer in PEERS.items()), flush=True)
@@ -45,30 +39,26 @@ def main(words: list[str]) -> int:
             print(f"\n## {section.title}\n\n{table(section.lines)}", *section.notes, sep="\n  ", flush=True)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _command.INTERRUPTED
     if options.json:
-        _write(options.json, facts, sections)
-    return 0
+        _command.write(options.json, _report(facts, sections))
+    return _command.DEFECT if any(section.unsafe for section in sections.values()) else 0
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one round of few calls")
-    parser.add_argument("--only", action="append", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--json", metavar="FILE", help="write every figure to bench/out/FILE as well")
-    return parser.parse_args(words)
+def _report(facts: dict[str, Any], sections: dict[str, Section]) -> dict[str, Any]:
+    found = {name: {"lines": [one.plain() for one in got.lines], "notes": got.notes} for name, got in sections.items()}
+    return {"machine": facts, "peers": {name: peer.version() for name, peer in PEERS.items()}, "workloads": found}
 
 
-def _stop(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+# ---------------------------------------------------------------- sides
 
 
-def _write(file: str, facts: dict[str, Any], sections: dict[str, Section]) -> None:
-    found = {name: [line.plain() for line in section.lines] for name, section in sections.items()}
-    versions = {name: peer.version() for name, peer in PEERS.items()}
-    _OUT.mkdir(exist_ok=True)
-    report = {"machine": facts, "peers": versions, "workloads": found}
-    (_OUT / Path(file).name).write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+def _open_side(*words: str) -> AbstractContextManager[Popen[bytes]]:
+    return open_child("bench.peers._side", *words)
+
+
+def _said(side: Popen[bytes], within_s: float = _SAYS_WITHIN_S) -> Any:
+    return next_line(side, within_s)
 
 
 # ---------------------------------------------------------------- the workloads
@@ -78,12 +68,15 @@ def _timed(what: str, title: str, beside: str, count: int, plan: Plan) -> Sectio
     """Rounds of ``count`` calls, each side beside the one that a user has anyway."""
     names = [name for name in PEERS if can(name, what)]
     samples: dict[str, list[list[float]]] = {name: [] for name in names}
+    tries = _Tries()
     for _ in range(plan.of(4, 1)):
         for name in plan.shuffled(names):
-            with _open_side(name, what, str(count)) as side:
-                samples[name].append(_said(side))
-    rows: list[Line] = [Row(name, "ms", rounds, samples[beside]) for name, rounds in samples.items()]
-    return Section(title, rows, [f"floor: {beside}"])
+            with tries.one(f"{name}, {what}"):
+                samples[name].append([])
+                with _open_side(name, what, str(count)) as side:
+                    samples[name][-1] = _said(side)
+    rows: list[Line] = [Row(name, "ms", rounds, samples[beside]) for name, rounds in samples.items() if any(rounds)]
+    return Section(title, [*rows, tries.broken()], [f"floor: {beside}", *tries.words])
 
 
 def noop(plan: Plan) -> Section:
@@ -99,16 +92,19 @@ def command(plan: Plan) -> Section:
 def hang(plan: Plan) -> Section:
     """Work that does not end, under a limit of a second."""
     lines: list[Line] = []
+    tries = _Tries()
     for kind, processes in _hang.KINDS.items():
         for name in (name for name in PEERS if can(name, "hang")):
-            tried = [_tried(name, kind, processes) for _ in range(plan.of(3, 1))]
-            if trials := [trial for trial in tried if trial is not None]:
-                lines += _lines(f"{kind}: {PEERS[name].bound}", processes, trials)
+            trials = []
+            for _ in range(plan.of(3, 1)):
+                with tries.one(f"{name}, {kind}"):
+                    trials.append(_hung(name, kind, processes))
+            lines += _lines(f"{kind}: {PEERS[name].bound}", processes, trials) if trials else ()
     notes = [
         "told: ms after the limit. Alive: of the processes of the work, when the caller was told, and a second later.",
         "next: whether the same pool of one worker answers the next call, after the clean-up that its line names",
     ]
-    return Section(f"a hard limit of {LIMIT_S:g} s", lines, notes)
+    return Section(f"a hard limit of {LIMIT_S:g} s", [*lines, tries.late(), tries.broken()], [*notes, *tries.words])
 
 
 def _lines(what: str, processes: int, trials: list[tuple[float, int, int, bool | None]]) -> Iterator[Line]:
@@ -120,18 +116,41 @@ def _lines(what: str, processes: int, trials: list[tuple[float, int, int, bool |
         yield Count("  next", sum(map(bool, following)), len(trials), None)
 
 
-def _tried(name: str, kind: str, processes: int) -> tuple[float, int, int, bool | None] | None:
-    """As `_hung`; a side that breaks is told of, and the others are run."""
-    try:
-        return _hung(name, kind, processes)
-    except (TimeoutError, RuntimeError) as error:
-        print(f"  BROKEN {name}, {kind}: {error}", flush=True)
-        return None
+class _TooLateError(Exception):
+    """The limit came before the work was there, which on a loaded machine tells nothing."""
 
 
-def _hung(name: str, kind: str, processes: int) -> tuple[float, int, int, bool | None] | None:
-    """(ms late, alive when told, alive a second later, whether the next call was answered); None: the limit came before
-    the work was there, which on a loaded machine tells nothing."""
+class _Tries:
+    """What became of sides that gave no figure. ``words``: which they were, and why."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self._all = self._late = self._broken = 0
+
+    @contextmanager
+    def one(self, what: str) -> Iterator[None]:
+        """One try; a side that gives no figure is noted, and the others are run."""
+        self._all += 1
+        try:
+            yield
+        except _TooLateError as error:
+            self._late += 1
+            self.words.append(f"{what}: {error}")
+        except (TimeoutError, RuntimeError, ValueError) as error:
+            self._broken += 1
+            self.words.append(f"BROKEN {what}: {error}")
+
+    def late(self) -> Count:
+        """How many told nothing."""
+        return Count("tries whose work was not there in time", self._late, self._all, None)
+
+    def broken(self) -> Count:
+        """How many broke: none may."""
+        return Count("tries that broke", self._broken, self._all)
+
+
+def _hung(name: str, kind: str, processes: int) -> tuple[float, int, int, bool | None]:
+    """(ms late, alive when told, alive a second later, whether the next call was answered). Raises _TooLateError."""
     with (
         tempfile.TemporaryDirectory(prefix="deadlined-peers-") as place,
         open_oracle(Path(place)) as oracle,
@@ -139,8 +158,7 @@ def _hung(name: str, kind: str, processes: int) -> tuple[float, int, int, bool |
         watched(_at_work(side, oracle, processes)) as witnesses,
     ):
         if len(witnesses) < processes:
-            print(f"  {name}, {kind}: only {len(witnesses)} of {processes} processes were there in time", flush=True)
-            return None
+            raise _TooLateError(f"only {len(witnesses)} of {processes} processes were there in time")
         late: float = _said(side)
         then = len(alive(witnesses))
         deaths(witnesses, _LATER_S)
@@ -148,14 +166,14 @@ def _hung(name: str, kind: str, processes: int) -> tuple[float, int, int, bool |
         return late, then, later, _next(side)
 
 
-def _at_work(side: subprocess.Popen[bytes], oracle: Oracle, processes: int) -> list[Witness]:
+def _at_work(side: Popen[bytes], oracle: Oracle, processes: int) -> list[Witness]:
     """The processes of the work, from when the side is warm until its limit is surely over."""
     if (said := _said(side)) != WARM:
-        raise RuntimeError(f"{side.args} said {said!r}")
+        raise RuntimeError(f"{side.args!r} said {said!r}")
     return oracle.collect(processes, 2 * LIMIT_S)
 
 
-def _next(side: subprocess.Popen[bytes]) -> bool | None:
+def _next(side: Popen[bytes]) -> bool | None:
     """Whether the next call was answered; a side that does not even get there is killed, and was not."""
     try:
         answered: bool | None = _said(side, _NEXT_WITHIN_S)
@@ -166,49 +184,6 @@ def _next(side: subprocess.Popen[bytes]) -> bool | None:
 
 
 WORKLOADS: dict[str, Callable[[Plan], Section]] = {"noop": noop, "command": command, "hang": hang}
-
-
-# ---------------------------------------------------------------- sides
-
-
-@contextmanager
-def _open_side(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A side in a session of its own, killed as a whole when the block ends: before its number is free again."""
-    side = subprocess.Popen(
-        [sys.executable, "-m", "bench.peers._side", *words],
-        cwd=REPOSITORY,
-        env=child_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=end_with_parent,  # noqa: PLW1509  # this process has one thread
-    )
-    assert side.stdin is not None
-    assert side.stdout is not None
-    try:
-        yield side
-    finally:
-        side.stdin.close()
-        pidfd = os.pidfd_open(side.pid)
-        select.select([pidfd], [], [], _CLOSES_WITHIN_S)
-        os.close(pidfd)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(side.pid, signal.SIGKILL)
-        side.wait()
-        side.stdout.close()
-
-
-def _said(side: subprocess.Popen[bytes], within_s: float = _SAYS_WITHIN_S) -> Any:
-    """Its next line. Raises TimeoutError, or RuntimeError when it has ended."""
-    assert side.stdout is not None
-    until, line = time.monotonic() + within_s, b""
-    while not line.endswith(b"\n"):
-        if not select.select([side.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
-            raise TimeoutError(f"{side.args} said nothing for {within_s:g} s")
-        if not (more := os.read(side.stdout.fileno(), 1)):
-            raise RuntimeError(f"{side.args} ended")
-        line += more
-    return json.loads(line)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench._report import Section
 from bench.peers import _adapters, _hang, _side
-from bench.peers.__main__ import _lines, _next, _said
+from bench.peers.__main__ import WORKLOADS, _lines, _next, _said, _TooLateError, _Tries, main
 from bench.peers._adapters import PEERS, Futures, Peer, can
 
 
@@ -76,3 +77,26 @@ def test_whether_the_next_call_is_answered_is_said_of_pools_alone(answers, lines
     found = list(_lines("x", 2, [(1.0, 2, 1, answer) for answer in answers]))
     assert len(found) == lines
     assert [line.found for line in found[1:]] == [4, 2, 1][: lines - 1]
+
+
+def test_what_breaks_is_counted_and_what_told_nothing_is_no_fault():
+    tries = _Tries()
+    for error in (None, _TooLateError("one of four"), TimeoutError("silent"), ValueError("no JSON")):
+        with tries.one("pebble, sleep"):
+            if error is not None:
+                raise error
+    assert (tries.broken().found, tries.late().found, tries.broken().of) == (2, 1, 4)
+    assert tries.words[0] == "pebble, sleep: one of four"
+    assert tries.words[1:] == ["BROKEN pebble, sleep: silent", "BROKEN pebble, sleep: no JSON"]
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
+def test_a_command_in_which_a_side_broke_says_so_by_its_exit_code(monkeypatch, capsys, broken, code):
+    tries = _Tries()
+    with tries.one("pebble, noop"):
+        if broken:
+            raise RuntimeError("ended")
+    monkeypatch.setattr("bench._command.end_on_sigterm", lambda: None)
+    monkeypatch.setitem(WORKLOADS, "noop", lambda _plan: Section("no-ops", [tries.broken()], tries.words))
+    assert main(["--quick", "--only", "noop"]) == code
+    assert ("BROKEN pebble, noop: ended" in capsys.readouterr().out) is broken

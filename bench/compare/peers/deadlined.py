@@ -1,6 +1,7 @@
 """This product: a tool's ``timeout_ms``, in a run of a daemon of its own that the script's model steers.
 
-``approval="never"``, or it would ask a person before it paid. Everything else is as it comes.
+``approval="never"``, or it would ask a person before it paid. Everything else is as it comes. A cell that is told to
+end ends its daemon first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import _command
 from bench._daemon import REPOSITORY
 from bench.compare.script import GOAL, Script
 from deadlined import Client
@@ -25,6 +27,7 @@ path = "{REPOSITORY}"
 
 def run(_setup: str, kind: str, script: Script, over: Callable[[str], None]) -> None:
     """See the package."""
+    _command.end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="deadlined-compare-") as name:
         directory = Path(name)
         (directory / "deadlined.toml").write_text(_CONFIG)
