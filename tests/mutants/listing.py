@@ -42,7 +42,7 @@ _JOURNAL = "supervisor/journal/journal.py"
 _LIVES_SUITE = "tests/supervisor/core/test_stateful.py"
 
 _TURN = "supervisor/core/turn.py"
-_TURN_SUITE = "tests/supervisor/core/test_turn.py tests/supervisor/core/test_turn_whole.py"
+_TURN_SUITE = " ".join(f"tests/supervisor/core/test_turn{part}.py" for part in ("", "_models", "_whole"))
 _SAID, _SAID_SUITE = "supervisor/core/conversation.py", "tests/supervisor/core/test_conversation.py"
 _AGENT, _AGENT_SUITE = "supervisor/agent.py", "tests/supervisor/test_agent.py"
 _HOSTING, _HOSTING_SUITE = "supervisor/hosting.py", "tests/supervisor/test_hosting.py"

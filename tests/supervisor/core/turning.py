@@ -12,6 +12,7 @@ from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
 from supervisor.core.model_events import Message, ToolCall, ToolSpec, Usage
 from supervisor.core.own_tools import OwnTools
+from supervisor.core.provider_failures import FailureKind, ProviderFailure
 from supervisor.core.turn import State, TurnMachine
 from supervisor.core.turn_words import Terms
 
@@ -44,6 +45,14 @@ def stop(
 WAITS = stop(RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED, suspended=True)
 ASKS = stop(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, suspended=True)
 DONE = stop(RunStatus.COMPLETED, RunReason.FINISH_ACCEPTED)
+
+
+LIMITED = ProviderFailure(FailureKind.HTTP_STATUS, 429, "slow down")
+
+
+def failed(failure: ProviderFailure = LIMITED, usage: Usage | None = None, now_ns: int = NOW) -> words.DecideFailed:
+    """The model's call has."""
+    return words.DecideFailed(failure, usage, now_ns)
 
 
 class Loop:
