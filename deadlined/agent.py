@@ -7,6 +7,7 @@ Owns the opening and leaving of the run. What the loop does is ``supervisor.core
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Unpack
 
 import trio
@@ -16,6 +17,8 @@ from deadlined._decisions import Decide, Decision, FunctionGateway, Turn, call
 from deadlined._errors import DeadlinedError, RequestRefused
 from deadlined._run_words import RunOptions
 from deadlined.async_client import AsyncClient
+from deadlined.async_runs import AsyncRun
+from deadlined.runs import LEAVING_S
 from protocol import InvalidArguments
 from protocol import _client_messages as cm
 from protocol._outcomes import ErrorClass, ErrorInfo
@@ -105,7 +108,8 @@ async def steer(
     said behind the loop's own words; ``earlier``: messages of the run before, in the same session; ``plan``: first a
     plan, then its steps; ``opened`` hears the run's id.
 
-    It goes on while the run waits for a person. Cancelled, it cancels the run, and waits for its end, for a while.
+    It goes on while the run waits for a person. Cancelled, also then, it cancels the run, and waits for its end, for a
+    while.
     """
     options["goal"] = task
     options.setdefault("wrapup", True)
@@ -121,7 +125,16 @@ async def steer(
             run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
         except LostRunError as error:
             raise DeadlinedError(str(error)) from error
+        except BaseException:
+            await _end(run)
+            raise
         return Outcome(run.stop, machine.transcript())
+
+
+async def _end(run: AsyncRun) -> None:
+    """Also of one that waits for a person: what it would go on with is lost with this loop."""
+    with suppress(DeadlinedError), trio.move_on_after(LEAVING_S, shield=True):
+        await run.cancel()
 
 
 def _gateway(decide: Decide | Gateway) -> Gateway:
