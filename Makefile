@@ -64,7 +64,7 @@ behaviours: $(VENV)/.ready
 mutants: $(VENV)/.ready
 	$(BIN)/python -m tests.mutants --lanes $(LANES) $(if $(ONLY),--only $(ONLY)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
-# The same hung payment on this product and on agent frameworks (docs/compare.md): about five minutes, offline once installed.
+# The same hung payment on this product and on agent frameworks (docs/compare.md): a few minutes, offline once installed.
 compare: $(PEERS)/.ready-compare
 	$(PEERS)/bin/python -m bench.compare $(if $(JSON),--json) $(foreach one,$(PEER),--only $(one)) $(foreach one,$(KIND),--kind $(one))
 

@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One cell. Seconds are counted from the first execution's begin; None: it never came to that."""
+    """One cell. Seconds are counted from the first execution's begin."""
 
-    told_s: float | None
+    told_s: float
     """When the model or the caller first heard how it went."""
     told_whom: str
     told_said: str
-    over_s: float | None
+    over_s: float
     """When the run was over for its caller."""
     stopped_s: float | None
-    """The last charge of all."""
+    """The last charge of all; None: there was none."""
     executions: int
     charges: int
     late: int
@@ -65,8 +65,7 @@ def _charges(ledger: Iterable[str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for line in ledger:
         entry = json.loads(line)
-        if entry["what"] in ("begun", "charged"):
-            found.setdefault(entry["who"], []).append(entry["at_ns"])
+        found.setdefault(entry["who"], []).append(entry["at_ns"])
     return found
 
 
