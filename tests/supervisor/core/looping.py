@@ -8,12 +8,14 @@ import msgspec
 
 from protocol._contracts import Refresh
 from protocol._deadlines import NS_PER_MS
-from supervisor.core.detector_sets import DEFAULT, Settings
+from supervisor.core.detector_sets import DEFAULT, SETS, Levels, Settings
 from supervisor.core.detectors import Ask, Detectors, Outcome, Verdict
 
 Answer = Callable[[int], Outcome]
 """The outcome of an executed call, by how many the run had executed before it."""
 
+OFF = Levels()
+STRICT = SETS["strict"]
 POLL = Refresh()
 REFUSED = ("block", "stop", "too_early")
 

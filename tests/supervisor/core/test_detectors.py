@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from protocol._contracts import Refresh
-from supervisor.core.detector_sets import SETS, Levels
+from supervisor.core.detector_sets import Levels
 from supervisor.core.detectors import Detectors
 from tests.supervisor.core.looping import (
+    OFF,
+    STRICT,
     Run,
     again,
     around,
@@ -21,9 +23,6 @@ from tests.supervisor.core.looping import (
     writing,
     wrote,
 )
-
-OFF = Levels()
-STRICT = SETS["strict"]
 
 # ---------------------------------------------------------------- the same call
 

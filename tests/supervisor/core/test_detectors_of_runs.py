@@ -15,6 +15,8 @@ from supervisor.core.detector_sets import DEFAULT, SETS, Levels, Settings
 from supervisor.core.detectors import Detectors
 from supervisor.core.novelty import MOST_SEEN
 from tests.supervisor.core.looping import (
+    OFF,
+    STRICT,
     Run,
     around,
     failed,
@@ -27,9 +29,6 @@ from tests.supervisor.core.looping import (
     writing,
     wrote,
 )
-
-OFF = Levels()
-STRICT = SETS["strict"]
 
 # ---------------------------------------------------------------- progress
 

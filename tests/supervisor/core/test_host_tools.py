@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Contract, FieldValue, InvalidArguments, ToolDescription
+from protocol import FieldValue, InvalidArguments
 from supervisor.core.host_tools import ASK_USER, FINISH, Finish, HostToolError, Question, is_host_call, read_host_call
-from supervisor.core.model_events import ToolCall, ToolSpec
-from supervisor.core.schemas import ArgumentSchema
+from supervisor.core.model_events import ToolSpec
+from tests.supervisor.core.own_tool_calls import called, described
 
 GOOD: list[tuple[ToolSpec, Any, Any]] = [
     (FINISH, {"answer": "42"}, Finish("42")),
@@ -36,14 +36,6 @@ BAD: list[tuple[ToolSpec, Any]] = [
     (ASK_USER, {"question": ["Which?"]}),
     (ASK_USER, {"question": "Which?", "default": "4711"}),
 ]
-
-
-def called(tool: ToolSpec, arguments: Any) -> ToolCall:
-    return ToolCall("1", tool.name, arguments if isinstance(arguments, str) else json.dumps(arguments))
-
-
-def described(tool: ToolSpec) -> ArgumentSchema:
-    return ArgumentSchema(ToolDescription(tool.name, tool.description, Contract(), tool.schema))
 
 
 @pytest.mark.parametrize(("tool", "arguments", "meant"), GOOD)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from protocol import Contract, InvalidArguments, ToolDescription
+from protocol import InvalidArguments
 from supervisor.core.host_tools import HostToolError
-from supervisor.core.model_events import ToolCall, ToolSpec
+from supervisor.core.model_events import ToolSpec
 from supervisor.core.plan import CallWanted, Claimed, EvidenceWanted, PlanMachine, Planned, PlanStep, RevisionAsked
 from supervisor.core.plan_tools import PLAN, REVISE_PLAN, STEP_DONE, is_plan_call, offered_with, read_plan_call
-from supervisor.core.schemas import ArgumentSchema
+from tests.supervisor.core.own_tool_calls import called, described
 
 GOOD: list[tuple[ToolSpec, Any, Any]] = [
     (
@@ -48,14 +47,6 @@ BAD: list[tuple[ToolSpec, Any]] = [
     (REVISE_PLAN, {"reason": ""}),
     (REVISE_PLAN, {"reason": "why", "steps": []}),
 ]
-
-
-def called(tool: ToolSpec, arguments: Any) -> ToolCall:
-    return ToolCall("1", tool.name, arguments if isinstance(arguments, str) else json.dumps(arguments))
-
-
-def described(tool: ToolSpec) -> ArgumentSchema:
-    return ArgumentSchema(ToolDescription(tool.name, tool.description, Contract(), tool.schema))
 
 
 @pytest.mark.parametrize(("tool", "arguments", "meant"), GOOD)
