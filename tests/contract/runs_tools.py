@@ -63,13 +63,6 @@ def append(path: str, line: str) -> int:
 
 
 @tool(approval="never")
-def append_and_hang(path: str, line: str) -> None:
-    """Appends a line to a file, and never says so."""
-    append(path, line)
-    time.sleep(600)
-
-
-@tool(approval="never")
 def slow_append(path: str, line: str) -> int:
     """As append, in its time."""
     time.sleep(0.3)
