@@ -11,10 +11,11 @@ import trio
 
 from deadlined.agent import call
 from deadlined.async_client import AsyncClient
+from protocol._events import Event
 from supervisor.core.briefing import WRAP_UP
-from supervisor.core.model_events import Request, Stop, Text, ToolCall, Usage
+from supervisor.core.model_events import ModelError, Request, Stop, Text, ToolCall, Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
-from supervisor.core.retry import RetrySettings
+from supervisor.core.retry import DEMO, RetrySettings
 from supervisor.core.turn_words import Terms
 from tests.contract.agents.conftest import PATIENT, driven, events_of, run_that_is, steered, steering, told
 from tests.contract.conftest import RUNS_TOOLS
@@ -33,7 +34,7 @@ TINY = Usage(10, 5)
 
 
 class Endless(ScriptedModel):
-    """Says the same for ever; ``$n`` in its arguments is the number of the time."""
+    """Says the same for ever; ``$n`` in it is the number of the time."""
 
     def __init__(self, tool: str, arguments: str, usage: Usage | None = None) -> None:
         super().__init__()
@@ -44,7 +45,8 @@ class Endless(ScriptedModel):
         if not request.tools:
             self.turns = [says(text="what is known so far")]
         else:
-            self.turns = [says(ToolCall("", self._tool, arguments), usage=self._usage)]
+            tool = self._tool.replace("$n", str(len(self.asked)))
+            self.turns = [says(ToolCall("", tool, arguments), usage=self._usage)]
         async for event in super().stream(request):
             yield event
 
@@ -161,24 +163,56 @@ async def test_three_queries_fit_into_a_sessions_tokens_and_the_fourth_does_not(
 # ---------------------------------------------------------------- models that fail
 
 
+def waits_of(events: list[Event]) -> list[int]:
+    """Before each further attempt at a model, as the log has them."""
+    return [event.data["delay_ms"] for event in events if event.kind == "retry_scheduled"]
+
+
 @pytest.mark.behaviour("M167")
-@pytest.mark.behaviour("M165")
-@pytest.mark.behaviour("M166")
 async def test_two_refusals_and_the_third_attempt_is_the_answer(client: AsyncClient) -> None:
-    fast = Terms(retry=RetrySettings(3, 20, 100, 0.75, 1.25))
-    outcome, model = await steered(client, LIMITED, LIMITED, says(text="it is 7"), terms=fast)
+    outcome, model = await steered(client, LIMITED, LIMITED, says(text="it is 7"), terms=Terms(retry=DEMO))
     assert (outcome.stop.status, outcome.stop.answer, len(model.asked)) == ("completed", "it is 7", 3)
-    waits = [
-        event.data["delay_ms"]
-        for event in await events_of(client.attach_run(outcome.stop.run))
-        if event.kind == "retry_scheduled"
-    ]
-    assert len(waits) == 2
+    first, second = waits_of(await events_of(client.attach_run(outcome.stop.run)))
+    assert 375 <= first <= 625
+    assert 750 <= second <= 1_250
     assert outcome.stop.budgets["steps"].used == 1
     assert outcome.stop.budgets["retries"].used == 2
 
 
+@pytest.mark.behaviour("M165")
+@pytest.mark.case("B124")
+async def test_a_provider_that_refuses_for_ever_is_asked_again_three_times_and_each_time_later(
+    client: AsyncClient,
+) -> None:
+    steady = Terms(retry=RetrySettings(3, 20, 1_000, 1, 1))
+    outcome, model = await steered(client, *[LIMITED] * 9, terms=steady, wrapup=False)
+    assert (outcome.stop.status, outcome.stop.reason) == ("provider_failed", "transient_exhausted")
+    assert len(model.asked) == 4
+    assert waits_of(await events_of(client.attach_run(outcome.stop.run))) == [20, 40, 80]
+
+
+@pytest.mark.case("B107")
+async def test_a_provider_that_is_silent_each_time_takes_no_longer_than_the_run_and_every_attempt_is_in_its_log(
+    client: AsyncClient,
+) -> None:
+    async def silent() -> Any:
+        await trio.sleep(0.4)
+        raise ModelError(ProviderFailure(FailureKind.TIMEOUT, message="silent"))
+
+    often = Terms(retry=RetrySettings(9, 10, 10, 1, 1))
+    outcome, model = await steered(client, *[silent] * 10, terms=often, deadline_ms=1_500, wrapup=False)
+    ends = {("budget_exhausted", "time_budget"), ("provider_failed", "transient_exhausted")}
+    assert (str(outcome.stop.status), str(outcome.stop.reason)) in ends, "the latter where no time is left for another"
+    assert 2 <= len(model.asked) <= 4
+    events = await events_of(client.attach_run(outcome.stop.run))
+    begun = [event.at_ms for event in events if event.kind == "decide_started"]
+    assert len(begun) == len(model.asked)
+    assert begun[-1] - events[0].at_ms < 1_500, "none begins that has no time"
+    assert waits_of(events) == [10] * (len(model.asked) - 1)
+
+
 @pytest.mark.behaviour("M089")
+@pytest.mark.behaviour("M166")
 @pytest.mark.behaviour("M093")
 @pytest.mark.case("B118")
 @pytest.mark.case("B119")
@@ -236,14 +270,13 @@ async def test_a_run_that_somebody_cancels_while_its_model_thinks_is_over_at_onc
         await client.attach_run((await run_that_is("running", client)).run).cancel()
     stop = loop.outcome.stop
     assert (stop.status, stop.reason) == ("cancelled", "client")
+    assert (len(loop.model.asked), loop.model.closed) == (1, 1), "its stream is closed"
 
 
 # ---------------------------------------------------------------- names that are no tool's, and loops
 
 
-@pytest.mark.behaviour("M090")
 @pytest.mark.behaviour("M140")
-@pytest.mark.case("B121")
 @pytest.mark.case("B126")
 async def test_a_name_that_is_no_tool_is_answered_with_those_that_are_and_the_run_goes_on(client: AsyncClient) -> None:
     turns = [says(call("pge", number=1)), says(call("page", number=1)), says(call("finish", answer="text of page 1"))]
@@ -254,9 +287,26 @@ async def test_a_name_that_is_no_tool_is_answered_with_those_that_are_and_the_ru
     assert outcome.stop.budgets["tool_calls"].used == 1
 
 
-@pytest.mark.behaviour("M162")
-@pytest.mark.behaviour("M014")
+@pytest.mark.behaviour("M090")
+@pytest.mark.case("B121")
+async def test_a_model_that_keeps_naming_tools_that_are_not_there_is_stopped(client: AsyncClient) -> None:
+    model = Endless("no_such_tool_$n", '{"number": $n}')
+    outcome = await driven(client, model)
+    assert (outcome.stop.status, outcome.stop.reason) == ("stuck", "no_progress")
+    assert outcome.stop.budgets["tool_calls"].used == 0
+    assert len(model.asked) <= 6, "long before the twentieth"
+
+
 @pytest.mark.behaviour("M132")
+async def test_one_search_in_ever_other_words_is_stopped_before_the_tokens_are_burnt(client: AsyncClient) -> None:
+    model = Endless("lookup", '{"query": "refund policy $n"}', Usage(4_000, 500))
+    outcome = await driven(client, model, limits={"tokens_total": 400_000})
+    assert outcome.stop.status == "stuck"
+    assert len(model.asked) <= 10
+    assert outcome.stop.budgets["tokens_total"].used <= 45_000
+
+
+@pytest.mark.behaviour("M162")
 async def test_a_model_that_does_not_heed_its_warning_is_stopped_and_one_that_does_answers(
     client: AsyncClient,
 ) -> None:

@@ -21,7 +21,9 @@ CONFIG = RUNS_TOOLS + PATIENT + ASKING
 
 @pytest.mark.behaviour("M091")
 @pytest.mark.behaviour("M074")
-async def test_a_call_that_was_made_under_a_key_is_not_made_again(client: AsyncClient, tmp_path: Path) -> None:
+async def test_a_call_that_was_made_under_a_key_is_not_made_again_by_whoever_delivers_it(
+    client: AsyncClient, tmp_path: Path
+) -> None:
     file = tmp_path / "written"
     append = call("append", path=str(file), line="ask: once")
     turns = [says(append), says(call("finish", answer="written"))]
@@ -35,6 +37,9 @@ async def test_a_call_that_was_made_under_a_key_is_not_made_again(client: AsyncC
     assert "append c_" in told(model.asked[1])[0]
     kinds = [event.kind for event in await events_of(client.attach_run(outcome.stop.run))]
     assert (kinds.count("approval_asked"), kinds.count("approval_consumed")) == (1, 1)
+    again = await client.call("append", json.loads(append.arguments), run=outcome.stop.run, key="d_1.0")
+    assert (again.status, again.replayed) == ("ok", True)
+    assert file.read_text(encoding="utf-8") == "ask: once\n"
 
 
 @pytest.mark.behaviour("M086")
@@ -97,7 +102,6 @@ async def test_a_run_that_is_cancelled_while_a_person_is_asked_does_nothing_and_
 
 
 @pytest.mark.behaviour("M123")
-@pytest.mark.behaviour("M119")
 async def test_what_is_missing_is_asked_for_and_the_answer_goes_to_the_model(client: AsyncClient) -> None:
     turns = [says(call("ask_user", question="Which tenant?")), says(call("finish", answer="acme's"))]
     async with steering(client, *turns) as loop:
