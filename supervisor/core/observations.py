@@ -19,7 +19,7 @@ from protocol._quantities import say_duration
 from supervisor.core.output import LEAST_CAP, VIEW_BYTES, view_of
 
 HEADER_BYTES = 4_096
-_WORD_BYTES, _ERROR_BYTES, _NOTICE_BYTES, _ADVICE_BYTES = 64, 1_024, 256, 512
+_WORD_BYTES, _NAME_BYTES, _ERROR_BYTES, _NOTICE_BYTES, _ADVICE_BYTES = 64, 128, 1_024, 256, 512
 _NOTICES = 6
 
 
@@ -44,7 +44,7 @@ def _header(result: CallResult) -> Iterator[str]:
     facts += [_exit(result)] if result.exit is not None else []
     facts += [f"after {say_duration(result.timing.duration_ms)}", f"delivery {result.delivery}"]
     facts += [f"attempt {result.attempts}"] if result.attempts > 1 else []
-    yield f"[{result.tool} {result.call}: {', '.join(facts)}]"
+    yield f"[{_short(result.tool, _NAME_BYTES)} {result.call}: {', '.join(facts)}]"  # any name that a model made up
     if result.error is not None:
         error = result.error
         yield f"[error {error.class_}, {_short(error.code, _WORD_BYTES)}] {_short(error.message, _ERROR_BYTES)}"
