@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -125,3 +126,30 @@ def append_and_stall(path: str, line: str) -> None:
 def total(prices: list[int], note: str) -> str:
     """Adds up, and says the note as it came."""
     return f"{sum(prices)} {note}"
+
+
+@tool(read_only=True)
+def said(number: int = 0, flag: bool = False, text: str = "") -> str:
+    """Says what it was given, as Python has it."""
+    return f"{number!r} {flag!r} {text!r}"
+
+
+@tool(read_only=True)
+def half() -> str:
+    """A text that nobody can encode, as the name of a file may be."""
+    return "half \ud800"
+
+
+@tool(read_only=True)
+def breaks(how: str) -> None:
+    """Ends in a way that says nothing."""
+    match how:
+        case "empty":
+            raise ValueError
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "exit":
+            raise SystemExit
+        case "generator":
+            raise GeneratorExit
+    os._exit(9)
