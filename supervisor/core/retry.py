@@ -4,6 +4,8 @@ call is worth another attempt. Sleeps for nobody: `supervisor/retries.py` does, 
 Rules
 1. The i-th delay (from 0) is ``min(cap, base * 2**i)``, times the jitter, and never more than the cap.
 2. What the other side asked to wait is a lower bound, whatever the cap is: to come back before is to be refused again.
+   What the jitter adds to the shortest delay is added to it too, as far as there is time: else all who were asked to
+   wait until the same instant would meet there again.
 3. A delay that leaves less than `LEAST_LEFT_NS` before the deadline is not begun: it fails now, with the error that
    was, and not at the deadline with another one.
 4. Of a call's ends only those that its contract names are tried again, and only where a second run can do no harm: it
@@ -97,7 +99,11 @@ class Backoff:
         latest_ns = deadline_ns - LEAST_LEFT_NS
         if not_before_ns is not None and not_before_ns > latest_ns:
             return GiveUp(Why.ASKED_TO_WAIT_TOO_LONG)
-        until_ns = max(now_ns + self.delay_ns(retries, random_0_1), not_before_ns or now_ns)
+        delay_ns = self.delay_ns(retries, random_0_1)
+        until_ns = now_ns + delay_ns
+        if not_before_ns is not None:
+            spread_ns = delay_ns - self.delay_ns(retries, 0)
+            until_ns = max(until_ns, min(not_before_ns + spread_ns, latest_ns))
         return GiveUp(Why.NO_TIME_LEFT) if until_ns > latest_ns else Delay(until_ns)
 
     def delay_ns(self, retries: int, random_0_1: float) -> int:

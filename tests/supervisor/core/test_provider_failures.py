@@ -91,5 +91,5 @@ def test_a_provider_is_tried_again_three_times_at_most_under_the_demos_settings(
 
 def test_a_retry_after_that_does_not_fit_before_the_deadline_stops_at_once():
     failure = ProviderFailure(FailureKind.HTTP_STATUS, 429, not_before_ns=11_000 * MS)
-    assert try_again(failure, 0, 0.5, 0, 20_000 * MS) == Delay(11_000 * MS)
+    assert try_again(failure, 0, 0, 0, 20_000 * MS) == Delay(11_000 * MS)
     assert try_again(failure, 0, 0.5, 0, 10_000 * MS) == GiveUp(Why.ASKED_TO_WAIT_TOO_LONG)

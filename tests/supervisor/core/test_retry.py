@@ -90,9 +90,19 @@ def test_a_wait_that_would_reach_the_deadline_is_not_begun():
 
 def test_what_the_other_side_asked_to_wait_is_a_lower_bound_and_never_an_upper_one():
     backoff = Backoff()
-    assert backoff.next(0, EVEN, 0, FAR, not_before_ns=9_000 * MS) == Delay(9_000 * MS)  # above the cap
+    assert backoff.next(0, LEAST, 0, FAR, not_before_ns=9_000 * MS) == Delay(9_000 * MS)  # above the cap
     assert backoff.next(0, EVEN, 0, FAR, not_before_ns=1 * MS) == Delay(250 * MS)
     assert backoff.next(0, EVEN, 0, FAR, not_before_ns=0) == Delay(250 * MS)
+
+
+@pytest.mark.case("B127")
+def test_who_was_asked_to_wait_until_the_same_instant_does_not_meet_there():
+    asked_ns, backoff = 1_000 * MS, Backoff()
+    draws = [number / 100 for number in range(100)]
+    back = [backoff.next(0, draw, 0, FAR, asked_ns) for draw in draws]
+    assert back == [Delay(asked_ns + round(draw * 250 * MS)) for draw in draws]
+    little = asked_ns + LEAST_LEFT_NS + 1
+    assert backoff.next(0, MOST, 0, little, asked_ns) == Delay(asked_ns + 1), "as far as there is time"
 
 
 def test_a_wait_asked_for_that_does_not_fit_fails_at_once():
@@ -123,7 +133,7 @@ def test_no_wait_is_longer_than_the_cap_unasked_or_ends_at_the_deadline(
     if isinstance(answer, Delay):
         assert retries < settings.retries
         assert now_ns <= answer.until_ns <= now_ns + left_ns - LEAST_LEFT_NS
-        assert answer.until_ns <= max(now_ns + settings.cap_ms * MS, asked_ns or 0)
+        assert answer.until_ns <= max(now_ns, asked_ns or 0) + settings.cap_ms * MS
         assert answer.until_ns >= (asked_ns or 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from protocol._outcomes import Status
@@ -105,19 +106,22 @@ def test_no_attempt_begins_that_cannot_end_before_the_deadline():
 def test_who_is_asked_to_wait_waits_at_least_so_long():
     loop = Loop()
     loop.paid()
-    loop.on(failed(ProviderFailure(FailureKind.HTTP_STATUS, 429, "", not_before_ns=NOW + 20_000_000_000)))
+    later = msgspec.structs.replace(LIMITED, not_before_ns=NOW + 20_000_000_000)
+    loop.on(words.DecideFailed(later, None, NOW, random_0_1=0))
     assert loop.wanted(words.Backoff).until_ns == NOW + 20_000_000_000
 
 
 @pytest.mark.case("B127")
 def test_attempts_of_many_loops_that_failed_at_once_are_spread():
-    waits = set()
-    for random_0_1 in (0.0, 0.25, 0.5, 0.75, 0.999):
-        loop = Loop()
-        loop.paid()
-        loop.on(words.DecideFailed(LIMITED, None, NOW, random_0_1))
-        waits.add(loop.wanted(words.Backoff).until_ns)
-    assert len(waits) == 5
+    later = msgspec.structs.replace(LIMITED, not_before_ns=NOW + 1_000_000_000)
+    for failure, first_ms in ((LIMITED, 125), (later, 1_000)):
+        waits = []
+        for number in range(100):
+            loop = Loop()
+            loop.paid()
+            loop.on(words.DecideFailed(failure, None, NOW, number / 100))
+            waits.append((loop.wanted(words.Backoff).until_ns - NOW) / 1_000_000 - first_ms)
+        assert [sum(at <= wait < at + 25 for wait in waits) for at in range(0, 250, 25)] == [10] * 10
 
 
 @pytest.mark.behaviour("M168")
