@@ -234,7 +234,6 @@ async def test_a_run_that_ends_while_it_waits_for_a_person_is_over_for_the_loop(
     assert stops == [CANCELLED]
 
 
-@pytest.mark.behaviour("M094")
 @pytest.mark.behaviour("M086")
 async def test_a_call_that_waits_is_asked_for_again_with_its_key_when_it_was_decided() -> None:
     answers = iter([Status.WAITING_FOR_APPROVAL, Status.OK])

@@ -93,7 +93,7 @@ def test_another_attempt_at_a_model_is_charged_before_its_wait_and_is_in_the_log
     assert life.view().step == 1, "it is the same round"
 
 
-@pytest.mark.behaviour("M166")
+@pytest.mark.behaviour("M165")
 def test_one_retry_more_than_the_limit_ends_the_run() -> None:
     life = Life(limits={"retries": 1})
     life.reserve()
@@ -103,14 +103,15 @@ def test_one_retry_more_than_the_limit_ends_the_run() -> None:
     life.end()
 
 
-@pytest.mark.behaviour("M139")
 def test_a_call_of_the_loops_own_that_means_nothing_counts_like_any_other(life: Life) -> None:
-    for number in range(4):
+    for number in range(6):
         life.say(cm.StepRun)
         answer = life.say(cm.RefuseCall, tool="finish", text=f"no answer {number}", decision=f"d_{number}")
         assert isinstance(answer, cm.RunState)
     assert life.used("tool_calls") == 0
-    assert [event["decision"] for event in life.events("call_refused")] == [f"d_{number}" for number in range(4)]
+    assert [event["decision"] for event in life.events("call_refused")] == [f"d_{number}" for number in range(6)]
+    fired = [event for event in life.events("detector_fired") if event["detector"] == "invalid_arguments"]
+    assert [(event["level"], event["count"]) for event in fired] == [("stop", 5)]
 
 
 @pytest.mark.behaviour("M123")

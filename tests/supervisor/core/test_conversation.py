@@ -83,7 +83,6 @@ def test_a_finished_step_is_a_line_once_enough_later_ones_are():
     assert_whole(said.transcript())
 
 
-@pytest.mark.behaviour("M149")
 def test_a_later_run_of_a_session_knows_what_was_said_and_folds_its_own_steps_alone():
     first = Conversation("s")
     first.said_by_user("the first task")

@@ -136,7 +136,6 @@ def test_text_alone_is_an_answer_and_takes_the_same_way():
     assert said[-1] == "[host] The task is not finished. The check says:\nthe tests are red"
 
 
-@pytest.mark.behaviour("M029")
 def test_a_refused_finish_is_told_to_the_model_as_its_calls_result():
     loop = Loop()
     loop.says(call("finish", answer="done"))
@@ -253,7 +252,6 @@ def test_a_question_that_cannot_be_asked_is_told_so():
     assert loop.told() == ["[nobody was asked] conclude"]
 
 
-@pytest.mark.behaviour("M119")
 def test_an_answer_to_a_run_that_got_nowhere_is_a_message():
     loop = Loop()
     loop.acts(call("look"), results=[result()])

@@ -20,7 +20,8 @@ from tests.supervisor.core.turning import LIMITED, NOW, UNTIL, Loop, call, faile
 
 
 @pytest.mark.behaviour("M043")
-@pytest.mark.behaviour("M166")
+@pytest.mark.behaviour("M165")
+@pytest.mark.case("B124")
 def test_what_failed_in_passing_is_asked_again_each_time_paid_for_and_twice_at_most():
     loop = Loop()
     loop.paid()
