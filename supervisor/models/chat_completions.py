@@ -5,7 +5,8 @@ Rules
    and never without one.
 2. A fragment of a call belongs to the call of its index; an id that is not that call's begins another one there.
 3. Finish reasons are words: whether there are calls, and whether they are whole, is seen by looking at them.
-4. ``usage`` is asked for; it comes last, after the finish reason, and the last one counts.
+4. An error stands under ``error``, or is the whole of an event that is called so: servers differ.
+5. ``usage`` is asked for; it comes last, after the finish reason, and the last one counts.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class _ChatReading:
         if event.data.strip() == DONE:
             return self._end()
         value = loaded(event.data)
-        if value.get("error"):
-            raise ModelError(failures.of_stream(value["error"]))
+        if error := value.get("error") or (value if "error" in (event.name, value.get("object")) else None):
+            raise ModelError(failures.of_stream(error))
         chunk = shaped(value, _Chunk)
         self._anything = True
         if chunk.usage is not None:

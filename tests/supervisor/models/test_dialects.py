@@ -147,6 +147,20 @@ def test_of_several_reports_the_last_one_counts():
     assert read(CHAT, chunk({"content": "a"}, "stop"), *used, server_event("[DONE]"))[1] == Usage(5, 3)
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        server_event({"error": {"code": 400, "message": "m"}}),
+        server_event({"object": "error", "code": 400, "message": "m"}),
+        server_event({"code": 400, "message": "m"}, "error"),
+    ],
+)
+def test_an_error_is_one_wherever_a_server_puts_it_and_no_cut_stream(event):
+    with pytest.raises(ModelError) as raised:
+        read(CHAT, chunk({"content": "a"}), event, server_event("[DONE]"))
+    assert (raised.value.failure.status, raised.value.failure.message) == (400, "m")
+
+
 def test_a_refusal_is_text_like_any_other():
     assert read(CHAT, chunk({"refusal": "no"}), chunk({}, "stop"))[0] == Text("no")
 
