@@ -57,6 +57,20 @@ MUTANTS = (
         f"{_SUITES}/test_failures.py",
     ),
     Mutant(
+        "an answer that failed while it was said costs nothing",
+        "supervisor/core/provider_failures.py",
+        " and not failure.begun",
+        "",
+        f"{_SUITES}/test_failures.py",
+    ),
+    Mutant(
+        "a part of the key is left where a message is cut",
+        f"{_HERE}/http.py",
+        "self._redaction.text(failure.message)[: failures.MOST_MESSAGE]",
+        "self._redaction.text(failure.message[: failures.MOST_MESSAGE])",
+        f"{_SUITES}/test_http.py",
+    ),
+    Mutant(
         "nobody is waited for",
         f"{_HERE}/failures.py",
         "        return now_ns + round(min(float(said), _MOST_S) * _NS_PER_S)",
