@@ -35,7 +35,7 @@ _HINTS = {
     "never": "the same must not be tried again automatically",
     "same": "the same may be tried again",
 }
-_ANSWER = "it goes on when a person has answered (deadlined agent resume, or resume_run)"
+_ANSWER = "it goes on when a person has answered (deadlined run resume, or resume_run)"
 _LINE = 160
 Beginning: TypeAlias = tuple[str, Status, str]
 """Of what a call has said: its tool, how it ended, the text."""
