@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from deadlined import DeadlinedError
 from deadlined.agent import Decision, Request, call, run_agent
 
 
@@ -27,7 +28,12 @@ def decide(request: Request) -> Decision:
 def main() -> int:
     """Run it to its end; the answer on stdout."""
     here = str(Path(__file__).parent)
-    stop = run_agent("how much Python is here?", decide, workspace=here, deadline_ms=60_000, limits={"steps": 5}).stop
+    try:
+        ended = run_agent("how much Python is here?", decide, workspace=here, deadline_ms=60_000, limits={"steps": 5})
+    except DeadlinedError as error:
+        print(error, file=sys.stderr)
+        return 125
+    stop = ended.stop
     print(stop.answer, f"({stop.text})")
     return 0 if stop.outcome == "done" else 1
 
