@@ -23,6 +23,7 @@ from protocol._deadlines import CEILING_MS
 from protocol._events import EventKind
 from protocol._links import EXCHANGES, Awaited
 from protocol._outcomes import Reason
+from supervisor.approval_book import MOST_PENDING, MOST_PENDING_BYTES
 from supervisor.config import DaemonSettings
 from supervisor.core.approvals import CODES as OBSTACLES
 from supervisor.core.approvals import State
@@ -208,6 +209,8 @@ def test_the_numbers_are_those_that_hold() -> None:
     of_agent = "`agent` of a run: `constraints`; characters of each, of its `model`"
     assert rows[of_agent] == f"{MOST_CHECKS}; {MOST_TEXT}, {MOST_PATH}"
     assert rows["agents that the daemon steers, without those that wait for a person"] == str(MOST_AGENTS)
+    waiting = "calls and answers that wait for a person; their arguments together"
+    assert rows[waiting] == f"{MOST_PENDING}; {MOST_PENDING_BYTES >> 20} MiB"
     assert rows["keeping a settled call"] == f"{daemon.result_ttl_ms // 3_600_000} h"
     assert f"{VIEW_BYTES:,}".replace(",", " ") in section("OutputInfo")
     assert f"1 to {LARGEST_CHUNK:,} bytes".replace(",", " ") in section("read_output")
