@@ -27,13 +27,11 @@ def decide(request: Request) -> Decision:
 
 def main() -> int:
     """Run it to its end; the answer on stdout."""
-    here = str(Path(__file__).parent)
+    here, limits = str(Path(__file__).parent), {"steps": 5}
     try:
-        ended = run_agent("how much Python is here?", decide, workspace=here, deadline_ms=60_000, limits={"steps": 5})
+        stop, _ = run_agent("how much Python is here?", decide, workspace=here, deadline_ms=60_000, limits=limits)
     except DeadlinedError as error:
-        print(error, file=sys.stderr)
-        return 125
-    stop = ended.stop
+        sys.exit(str(error))
     print(stop.answer, f"({stop.text})")
     return 0 if stop.outcome == "done" else 1
 
