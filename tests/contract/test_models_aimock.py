@@ -2,6 +2,7 @@
 
 It is an npm package, kept in the user's cache from the first run on. Without node, or without a registry at that first
 run, these tests are skipped: what they show is shown by a peer of ours, too (`tests/supervisor/models/test_http.py`).
+A skip proves nothing: `make behaviours` lists the rows that they are marked with as missing then.
 """
 
 from __future__ import annotations
