@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import re
+from calendar import timegm
 from collections.abc import Iterator
-from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -88,8 +88,8 @@ def retry_after_ns(text: str | None, now_ns: int, wall_ms: int) -> int | None:
         return now_ns + round(min(float(said), _MOST_S) * _NS_PER_S)
     try:
         until = parsedate_to_datetime(said)
-        until_ms = round(until.replace(tzinfo=until.tzinfo or UTC).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
+        until_ms = timegm(until.utctimetuple()) * 1000
+    except (ValueError, OverflowError):
         return None
     return now_ns + min(max(0, until_ms - wall_ms), _MOST_S * 1000) * _NS_PER_MS
 
