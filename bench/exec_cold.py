@@ -20,10 +20,23 @@ from bench._report import Row, Section, Target
 
 def run(plan: Plan) -> Section:
     """See the module."""
+    runs = _commands()
+    samples: dict[str, list[list[float]]] = {name: [] for name in runs}
+    for name, words in runs.items():
+        if (code := _spawn(words)[1]) != 0:
+            raise RuntimeError(f"{name} exits {code}")
+    for _ in range(plan.of(5, 2)):
+        for name, words in plan.shuffled(runs.items()):
+            samples[name].append([_spawn(words)[0] for _ in range(plan.of(8, 4))])
+    return Section("deadlined exec -- true, a cold process", _rows(samples), [_parts(samples)])
+
+
+def _commands() -> dict[str, list[str]]:
+    """What is started, by name: the product, what stands beside it, and its parts."""
     true = shutil.which("true") or "/bin/true"
     python, command = sys.executable, str(Path(sys.executable).with_name("deadlined"))
     imports = "import deadlined.__main__, protocol, toolworkers, supervisor, deadlined.cli.exec"
-    runs: dict[str, list[str]] = {
+    return {
         "true": [true],
         "timeout": [shutil.which("timeout") or "timeout", "5", "true"],
         "interpreter": [python, "-I", "-S", "-c", ""],
@@ -32,34 +45,19 @@ def run(plan: Plan) -> Section:
         "exec": [command, "exec", "--", "true"],
         "exec --json": [command, "exec", "--json", "--", "true"],
     }
-    samples: dict[str, list[list[float]]] = {name: [] for name in runs}
-    for name, words in runs.items():
-        if (code := _spawn(words)[1]) != 0:
-            raise RuntimeError(f"{name} exits {code}")
-    for _ in range(plan.of(5, 2)):
-        for name, words in plan.shuffled(runs.items()):
-            samples[name].append([_spawn(words)[0] for _ in range(plan.of(8, 4))])
-    return Section(
-        "deadlined exec -- true, a cold process",
-        [
-            Row(
-                "deadlined exec -- true",
-                "ms",
-                samples["exec"],
-                samples["true"],
-                Target(p50=60),
-                "exec -- true, cold",
-                "20",
-            ),
-            Row("deadlined exec --json -- true", "ms", samples["exec --json"], samples["true"]),
-            Row("floor: posix_spawn of true", "ms", samples["true"]),
-            Row("beside it: timeout 5 true", "ms", samples["timeout"]),
-            Row("  part: the interpreter, python -I -S", "ms", samples["interpreter"]),
-            Row("  part: with site and environment, python", "ms", samples["site"]),
-            Row("  part: with what exec imports", "ms", samples["imports"]),
-        ],
-        [_parts(samples)],
-    )
+
+
+def _rows(samples: dict[str, list[list[float]]]) -> list[Row]:
+    cold = (samples["exec"], samples["true"], Target(p50=60), "exec -- true, cold", "20")
+    return [
+        Row("deadlined exec -- true", "ms", *cold),
+        Row("deadlined exec --json -- true", "ms", samples["exec --json"], samples["true"]),
+        Row("floor: posix_spawn of true", "ms", samples["true"]),
+        Row("beside it: timeout 5 true", "ms", samples["timeout"]),
+        Row("  part: the interpreter, python -I -S", "ms", samples["interpreter"]),
+        Row("  part: with site and environment, python", "ms", samples["site"]),
+        Row("  part: with what exec imports", "ms", samples["imports"]),
+    ]
 
 
 def _parts(samples: dict[str, list[list[float]]]) -> str:

@@ -61,12 +61,10 @@ class LiveCall:
     def __init__(
         self, call_id: str, uid: int, key: str, judged: Judged, submitted_ns: int, claim: DeliveryKey | None = None
     ) -> None:
-        self.id, self.uid, self.key, self.claim = call_id, uid, key, claim
-        self.judged = judged
+        self.id, self.uid, self.key, self.claim, self.judged = call_id, uid, key, claim, judged
         self.submitted_ns = self.last_activity_ns = submitted_ns
-        self.machine = CallMachine(
-            judged.deadline_ns, judged.contract.term_grace_ms, not judged.contract.read_only, judged.contract
-        )
+        contract = judged.contract
+        self.machine = CallMachine(judged.deadline_ns, contract.term_grace_ms, not contract.read_only, contract)
         self.worker: Worker | None = None
         self.streams: list[Stream] = []
         self.descriptors: list[int] = []
@@ -74,10 +72,8 @@ class LiveCall:
         self.watchers: dict[tuple[object, int], Watcher] = {}
         """By who asked and under which of its numbers, so that one who leaves can be forgotten."""
         self.result: CallResult | None = None
-        self.fingerprint = ""
-        """Of its tool and arguments, as shown."""
-        self.reached = ""
-        """The fingerprint that the tool itself gave of what the call has reached."""
+        self.fingerprint = self.reached = ""
+        """Of its tool and arguments, as shown; and the one that the tool itself gave of what the call has reached."""
         self.notices: list[Notice] = []
         """What its submitter is told beside the outcome: from before it ran, and of its earlier attempts."""
         self.stake: Stake | None = None
@@ -92,8 +88,7 @@ class LiveCall:
         """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""
         self.holders = 0
         """Connections that the call is attached to; the same delivery key may attach several."""
-        self.detached = False
-        self.planned = False
+        self.detached = self.planned = False
         self.asks: Asked | None = None
         """What a person must be asked before it runs."""
         self.approval: str | None = None

@@ -1,5 +1,4 @@
-"""What is counted of calls: how they end, who repeats them, what is tried again, what is killed and how fast.
-A machine.
+"""What is counted of calls: how they end, who repeats them, what is tried again, what nobody knows of them. A machine.
 
 Rules
 1. A tool is a label only while it is served here, and a word only if it is one of ours: everything else is `OTHER`.
@@ -10,20 +9,18 @@ Rules
    A call that the daemon makes for a run (a check) is no attempt of anybody's.
 4. An effect is open when a call that was claimed ended without anybody knowing how far it came, until it is closed or
    reconciled.
-5. A kill that is not confirmed has survivors until it is; a new daemon begins without any.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping
-from typing import Any
 
 from protocol._events import Event, EventKind
 from protocol._outcomes import Delivery, ErrorClass, Reason, Status
-from supervisor.observe.families import OTHER, Counter, Family, Gauge, Histogram
+from supervisor.observe.families import OTHER, Counter, Family, Gauge
+from supervisor.observe.kill_metrics import KillMetrics
 
-_KILL_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
 _MOST_EFFECTS = 100_000
 _MOST_RUNS = 4_096
 _REFUSED = "refused"
@@ -66,7 +63,6 @@ class CallMetrics:
         self._claimed: set[str] = set()
         self._attempts_under_way: set[str] = set()
         self._open: OrderedDict[str, None] = OrderedDict()
-        self._unconfirmed: set[object] = set()
         self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._calls = Counter(
             "deadlined_calls_total", "Calls that ended or were refused.", ("tool", "status", "reason")
@@ -78,21 +74,7 @@ class CallMetrics:
         self._retries = Counter(
             "deadlined_retries_total", "Attempts after a failure, by whose they are.", ("by", "class")
         )
-        self._kills = Counter("deadlined_kills_total", "Calls whose processes were killed.", ("tool", "reason"))
-        self._signal = Histogram(
-            "deadlined_kill_signal_seconds", "From the instant that a kill was due to its signal.", _KILL_SECONDS
-        )
-        self._confirm = Histogram(
-            "deadlined_kill_confirm_seconds",
-            "From the signal to the kernel's word that nothing is left.",
-            _KILL_SECONDS,
-        )
-        self._late_confirm = Counter(
-            "deadlined_kills_unconfirmed_total", "Kills that were not confirmed within the confirm budget."
-        )
-        self._leftovers = Counter(
-            "deadlined_left_processes_total", "Processes that calls had left when they ended, and that were killed."
-        )
+        self._kills = KillMetrics()
         self._late = Counter("deadlined_late_results_total", "Answers that came after their call had been decided.")
         self.on: dict[str, Callable[[Event], None]] = {
             EventKind.DAEMON_STARTED: self._started,
@@ -101,8 +83,8 @@ class CallMetrics:
             EventKind.CALL_CLAIMED: self._claim,
             EventKind.CALL_ENDED: self._ended,
             EventKind.RETRY_SCHEDULED: self._retried,
-            EventKind.KILL_UNCONFIRMED: self._not_confirmed,
-            EventKind.KILL_CONFIRMED: self._confirmed,
+            EventKind.KILL_UNCONFIRMED: self._kills.not_confirmed,
+            EventKind.KILL_CONFIRMED: self._kills.confirmed,
             EventKind.EFFECT_CLOSED: self._closed,
             EventKind.EFFECT_RECONCILED: self._closed,
             EventKind.RUN_SETTLED: self._forget,
@@ -110,6 +92,10 @@ class CallMetrics:
 
     def families(self) -> list[Family]:
         """All of them, with the gauges as they are now."""
+        unresolved = Gauge(
+            "deadlined_unresolved_effects", "Calls that may have changed something and nobody knows, not closed."
+        )
+        unresolved.set(len(self._open))
         return [
             self._calls,
             self._attempts,
@@ -117,23 +103,20 @@ class CallMetrics:
             self._ratio_of_repeated(),
             self._retries,
             self._ratio_of_pointless(),
-            self._kills,
-            self._signal,
-            self._confirm,
-            self._late_confirm,
-            _gauge("deadlined_survivors", "Killed calls of which something may still run.", len(self._unconfirmed)),
-            self._leftovers,
+            *self._kills.families(),
             self._late,
-            _gauge(
-                "deadlined_unresolved_effects",
-                "Calls that may have changed something and nobody knows, not closed.",
-                len(self._open),
-            ),
+            unresolved,
         ]
 
     def _tool(self, event: Event) -> str:
         tool = event.data.get("tool")
         return tool if isinstance(tool, str) and self._served(tool) else OTHER
+
+    def _started(self, _event: Event) -> None:
+        """What the last daemon's journal does not tell of any more is not in flight any more."""
+        self._kills.started()
+        self._claimed.clear()
+        self._attempts_under_way.clear()
 
     # ------------------------------------------------------------ attempts
 
@@ -188,24 +171,14 @@ class CallMetrics:
         data, tool = event.data, self._tool(event)
         status, reason = _word(data.get("status"), _STATUSES), _word(data.get("reason"), _REASONS)
         self._calls.add(tool, status, reason)
-        if "left_processes" in data:
-            self._leftovers.add(by=data["left_processes"])
+        self._kills.ended(tool, reason, data)
         if "late_result" in data:
             self._late.add()
-        if data.get("kill"):
-            self._killed(tool, reason, data["kill"])
         call = event.call or ""
         if event.run is not None and call in self._attempts_under_way:
             self._failing(event.run, tool, _CLASS_OF_REASON.get(reason) or _CLASS_OF_STATUS.get(status))
         self._attempts_under_way.discard(call)
         self._settle_effect(call, data.get("delivery"))
-
-    def _killed(self, tool: str, reason: str, receipt: Mapping[str, Any]) -> None:
-        self._kills.add(tool, reason)
-        signalled, confirmed = receipt["signalled_after_ms"], receipt["confirmed_after_ms"]
-        self._signal.see(signalled / 1_000)
-        if confirmed is not None:
-            self._confirm.see(max(0.0, confirmed - signalled) / 1_000)
 
     def _settle_effect(self, call: str, delivery: object) -> None:
         if call in self._claimed:
@@ -217,21 +190,6 @@ class CallMetrics:
 
     def _closed(self, event: Event) -> None:
         self._open.pop(event.call or "", None)
-
-    # ------------------------------------------------------------ survivors
-
-    def _started(self, event: Event) -> None:
-        """What the last daemon's journal does not tell of any more is not in flight any more."""
-        self._unconfirmed.clear()
-        self._claimed.clear()
-        self._attempts_under_way.clear()
-
-    def _not_confirmed(self, event: Event) -> None:
-        self._late_confirm.add()
-        self._unconfirmed.add(event.data.get("worker"))
-
-    def _confirmed(self, event: Event) -> None:
-        self._unconfirmed.discard(event.data.get("worker"))
 
     # ------------------------------------------------------------ ratios
 
@@ -252,12 +210,6 @@ class CallMetrics:
         if total := sum(retries.values()):
             ratio.set(sum(value for (_, error), value in retries.items() if error in _POINTLESS) / total)
         return ratio
-
-
-def _gauge(name: str, says: str, value: float) -> Gauge:
-    gauge = Gauge(name, says)
-    gauge.set(value)
-    return gauge
 
 
 def _word(value: object, words: Container[str]) -> str:
