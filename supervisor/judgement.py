@@ -71,6 +71,15 @@ class Judgement:
             raise Refusal(Reason.BUDGET, WRAPPING_UP)
         return run
 
+    def begins(self, run: LiveRun) -> None:
+        """A call of a run is about to be judged. It is of the run from now on: whatever is decided meanwhile, the run
+        ends behind what is told of the call."""
+        self._runs.feed(run, machine.Began())
+
+    def comes_to_nothing(self, run: LiveRun) -> None:
+        """The call that was judged is not begun, and that was told."""
+        self._runs.feed(run, machine.Ended(now_ns()))
+
     def known_run(self, name: str, uid: int) -> LiveRun | None:
         """A run of that user's, whatever became of it; None: there is none."""
         try:
@@ -143,6 +152,7 @@ class Judgement:
         """Bind a call that a person has approved: detectors and policy have had their say before it was asked about."""
         assert call.call_fp is not None
         self._ledger.announce(reserved)
+        self.begins(run)
         return self._bound(run, _ask(run, call.judged, call.call_fp), None, call, reserved)
 
     def let_go(self, run: LiveRun) -> None:
@@ -155,7 +165,6 @@ class Judgement:
         if left is not None:  # and the byte that was reserved
             judged.output_limit = min(judged.output_limit, left + 1)
         token = run.detectors.begin(ask, call.id, verdict)
-        self._runs.feed(run, machine.Began())
         run.calls += 1
         run.in_flight[call.id] = call
         if not ask.read_only:

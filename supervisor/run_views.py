@@ -30,6 +30,8 @@ def status_of(run: LiveRun) -> RunStatus:
 def phase_of(run: LiveRun) -> Phase:
     """What it does; while all of its calls wait for the same, that."""
     phase = run.machine.phase
+    if phase == "tool" and not run.in_flight:
+        phase = "decide"  # a call is being judged
     if phase == "decide" and run.retry_waits:
         return "backoff"
     if phase != "tool":

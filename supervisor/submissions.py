@@ -75,13 +75,25 @@ class Submissions:
 
     def take(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A new call that nothing has been done for, or one that answers already: refused, in flight, or kept."""
-        now = now_ns()
-        call_id = self._new_id()
-        claims: list[Claim] = []
+        now, call_id = now_ns(), self._new_id()
+        if submit.run is None:
+            return self._answered(call_id, submit, uid, now, None)
         try:
-            run = None if submit.run is None else self._judgement.run_of(submit.run, uid)
+            run = self._judgement.run_of(submit.run, uid)
         except Refusal as refusal:
             return self._told_before(submit, uid, now) or self._refused(call_id, uid, submit, refusal, now)
+        self._judgement.begins(run)
+        begun = False
+        try:
+            call = self._answered(call_id, submit, uid, now, run)
+            begun = isinstance(call, LiveCall) and call.id == call_id and call.stake is not None
+        finally:
+            if not begun:
+                self._judgement.comes_to_nothing(run)
+        return call
+
+    def _answered(self, call_id: str, submit: Submit, uid: int, now: int, run: LiveRun | None) -> LiveCall | KeptCall:
+        claims: list[Claim] = []
         try:
             return self._taken(call_id, submit, uid, now, run, claims)
         except Refusal as refusal:

@@ -48,7 +48,7 @@ class State(Enum):
 
 
 class Began(msgspec.Struct, gc=False):
-    """A call of the run was admitted."""
+    """A call of the run is about to be judged, or was approved: it is of the run until it is told of."""
 
 
 class Ended(msgspec.Struct, gc=False):

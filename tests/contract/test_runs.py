@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,26 @@ def test_a_call_of_a_run_that_has_stopped_is_not_executed(client: Client) -> Non
     assert (result.status, result.reason) == ("not_executed", "run_settled")
     unknown = client.call("page", {"number": 1}, run="r_nothing")
     assert (unknown.status, unknown.reason) == ("not_executed", "unknown_run")
+
+
+@pytest.mark.parametrize(
+    ("limits", "tool", "numbers", "reason"),
+    [
+        ({"steps": 3}, "page", range(4), "budget"),
+        ({"tool_calls": 2}, "page", range(3), "budget"),
+        ({"steps": 15}, "page", [7] * 9, "repeat_call"),
+        ({"steps": 15}, "no_such_tool", range(6), "unknown_tool"),
+    ],
+)
+def test_a_run_ends_behind_the_refusal_that_ends_it(
+    client: Client, limits: dict[str, int], tool: str, numbers: Sequence[int], reason: str
+) -> None:
+    run = client.open_run(limits={**limits, "wall_ms": 30_000}, profile="demo")
+    refused = [run.call(tool, {"number": number}) for number in numbers][-1]
+    stop, events = stopped(run), list(run.events())
+    assert (refused.reason, stop.phase) == (reason, "decide"), "nothing was running"
+    assert [event.kind for event in events[-2:]] == ["call_refused", "run_settled"]
+    assert events[-2].call == refused.call
 
 
 def test_a_cancelled_run_ends_its_calls_and_says_so(client: Client) -> None:

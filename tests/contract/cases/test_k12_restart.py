@@ -187,7 +187,7 @@ def test_a_killed_daemons_write_is_unknown_and_never_repeated(place: Callable[..
     daemon.start()
     with Client(daemon.socket) as client:
         handle = hang_after_effect(daemon, client, "once", key="k1")
-    daemon.kill()
+        daemon.kill()  # with its client there: a call ends with whoever asked for it
     daemon.start()
     with Client(daemon.socket) as client:
         found = client.handle(handle.call).wait(5)
