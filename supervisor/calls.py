@@ -80,7 +80,7 @@ class Calls:
 
     def __init__(self, given: Given) -> None:
         self._endings, self._journal, self._records = given.endings, given.journal, given.records
-        self._admission, self._approvals = given.admission, given.approvals
+        self._admission, self._approvals, self._judgement = given.admission, given.approvals, given.judgement
         self._nonces = itertools.count(1)
         self._granted: deque[admission.Effect] = deque()
         self._over: deque[str] = deque()
@@ -161,8 +161,8 @@ class Calls:
         if not isinstance(call, LiveCall) or call.result is not None or call.id in self.live:
             return call
         self._start(call, submit.detach)
-        if call.stake is not None:  # its frame is on its way, mostly: time to count while its tool works
-            call.stake.run.detectors.catch_up()
+        if call.stake is not None:
+            self._judgement.sent(call.stake, call)
         return call
 
     def start_own(self, run: LiveRun, submit: Submit) -> LiveCall:
@@ -174,6 +174,8 @@ class Calls:
     def _start(self, call: LiveCall, detached: bool) -> None:
         self.live[call.id] = call
         call.detached = detached
+        if call.stake is not None and (detached or not call.judged.contract.read_only):
+            self._judgement.log(call.stake, call)
         if call.asks is not None:
             self._approvals.ask(call)
         elif detached:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from protocol._budgets import Dimension
 from protocol._events import EventKind
 from protocol._outcomes import WENT_WELL, CallResult, Delivery, ErrorClass, Notice, Reason, Status
@@ -43,14 +45,16 @@ class Look(NamedTuple):
     notices: list[Notice]
 
 
-class Stake(NamedTuple):
-    """What a call in flight holds of its run. ``token``: the detectors' name for the attempt."""
+class Stake(msgspec.Struct, eq=False):
+    """What a call in flight holds of its run. ``token``: the detectors' name for the attempt; ``prior``: how many
+    equivalent ones came before it. ``in_log``: whether the log of the run has it."""
 
     run: LiveRun
     ask: Ask
     reservation: Reservation
     token: int
-    state_version: int
+    prior: int
+    in_log: bool = False
 
 
 class Judgement:
@@ -153,7 +157,9 @@ class Judgement:
         assert call.call_fp is not None
         self._ledger.announce(reserved)
         self.begins(run)
-        return self._bound(run, _ask(run, call.judged, call.call_fp), None, call, reserved)
+        stake = self._bound(run, _ask(run, call.judged, call.call_fp), None, call, reserved)
+        self.log(stake, call)
+        return stake
 
     def let_go(self, run: LiveRun) -> None:
         """A call of the round that goes on is not executed, and answered."""
@@ -169,6 +175,15 @@ class Judgement:
         run.in_flight[call.id] = call
         if not ask.read_only:
             run.doing[ask.situation_fp] = call
+        return Stake(run, ask, reserved, token, 0 if verdict is None else verdict.prior)
+
+    def log(self, stake: Stake, call: LiveCall) -> None:
+        """A call that was let through is in the log of its run, before anything else of it is: what it is about to do
+        may be on the disk next. One that changes nothing is sent first, and told of while its tool works."""
+        if stake.in_log:
+            return
+        stake.in_log = True
+        run, judged = stake.run, call.judged
         told: dict[str, object] = {
             "tool": judged.tool,
             "step": run.step,
@@ -177,11 +192,15 @@ class Judgement:
             "fingerprint": call.fingerprint,
             "arguments": _shown(judged),
             "decision": judged.decision,
-            "prior": 0 if verdict is None else verdict.prior,
-            "charge": _charged(reserved),
+            "prior": stake.prior,
+            "charge": _charged(stake.reservation),
         }
         self._runs.record(run, EventKind.CALL_VALIDATED, call.id, told)
-        return Stake(run, ask, reserved, token, run.state_version)
+
+    def sent(self, stake: Stake, call: LiveCall) -> None:
+        """Its frame is on its way, mostly: time to count and to tell while its tool works."""
+        stake.run.detectors.catch_up()
+        self.log(stake, call)
 
     def retry(self, call: LiveCall) -> Mapping[str, int] | None:
         """What another attempt costs the run of a call; None: the run cannot pay it, and stops for that."""
@@ -197,6 +216,7 @@ class Judgement:
     def settled(self, stake: Stake, call: LiveCall, result: CallResult) -> dict[str, int]:
         """A call of a run is over and about to be told: what it changes of what the run has used."""
         run = stake.run
+        self.log(stake, call)
         self._notice_deadline(run, result)
         run.in_flight.pop(call.id, None)
         if run.doing and run.doing.get(stake.ask.situation_fp) is call:
