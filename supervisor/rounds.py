@@ -48,10 +48,12 @@ class Rounds:
 
     def begin_step(self, run: LiveRun, asked: bool = False) -> bool:
         """Close the round that goes on and charge another. False: the run stops for it."""
-        self.close_step(run)
+        if run.step_is_open:
+            self.close_step(run)
         if run.machine.state is not State.RUNNING:
             return False
-        self._runs.say_charges(run)
+        if run.unsaid:
+            self._runs.say_charges(run)
         self._runs.accounts.keep_time()
         changes = self._ledger.charge(run.node, _STEP)
         if isinstance(changes, Refused):

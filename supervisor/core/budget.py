@@ -28,8 +28,10 @@ One operation costs the depth of the tree times the dimensions asked for, howeve
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -254,9 +256,11 @@ class Ledger:
 
     def settle(self, reservation: Reservation, actual: Amounts | None = None) -> dict[str, int] | None:
         """End a reservation with what was really used: rules 4 to 6. The changes of used; None: it had ended before."""
-        if not reservation.open:
+        if not reservation._open:
             return None
-        used = _positive({**reservation.amounts, **(actual or {})})
+        used = reservation.amounts.copy()
+        if actual:
+            _replace(used, actual)
         used.pop(_BRANCHES, None)
         self._end(reservation)
         return _spend(reservation._path, used)
@@ -292,12 +296,13 @@ class Ledger:
 
     def left(self, node: Node, dimension: str) -> int | None:
         """The most that a reservation may ask for now, never below 0; None: without a limit."""
-        free = [
-            cap - account.taken(dimension) - account.held.get(dimension, 0)
-            for account in self._path(node)
-            if account.caps and (cap := account.caps.get(dimension)) is not None
-        ]
-        return max(0, min(free)) if free else None
+        least: int | None = None
+        for account in self._path(node):
+            cap = account.caps.get(dimension)
+            if cap is not None:
+                free = cap - account.taken(dimension) - account.held.get(dimension, 0)
+                least = free if least is None or free < least else least
+        return least if least is None or least > 0 else 0
 
     def limited(self, node: Node, dimension: str) -> bool:
         """Whether any limit holds for a dimension, here or above."""
@@ -326,7 +331,8 @@ class Ledger:
         return self._path(node)[0]
 
     def _end(self, reservation: Reservation) -> None:
-        self.announce(reservation)
+        if reservation._aside:
+            self.announce(reservation)
         reservation._open = False
         amounts = reservation.amounts
         for account in reservation._path:
@@ -339,9 +345,10 @@ class Ledger:
         return DimensionView(account.limits.get(name), used, reserved, self.left(account.node, name))
 
 
-def call_amounts(tool: str) -> dict[str, int]:
+@functools.lru_cache(maxsize=1_024)
+def call_amounts(tool: str) -> Amounts:
     """What a call reserves before its frame is written. Of output a byte: where none is left no call begins."""
-    return {_TOOL_CALLS: 1, tool_calls_of(tool): 1, _BRANCHES: 1, _OUTPUT_BYTES: 1}
+    return MappingProxyType({_TOOL_CALLS: 1, tool_calls_of(tool): 1, _BRANCHES: 1, _OUTPUT_BYTES: 1})
 
 
 def model_amounts(tokens_in: int, tokens_out: int, cost_micros: int) -> dict[str, int]:
@@ -379,6 +386,14 @@ def _positive(amounts: Amounts) -> dict[str, int]:
         if n:
             plain[str(name)] = n
     return plain
+
+
+def _replace(amounts: dict[str, int], by: Amounts) -> None:
+    """Nothing is changed where one of ``by`` cannot be."""
+    real = _positive(by)
+    for name in by:
+        amounts.pop(name, None)
+    amounts.update(real)
 
 
 def _add(to: dict[str, int], amounts: Amounts) -> None:

@@ -3,7 +3,8 @@
 Rules
 1. ``args_fp`` is over a version word, the tool's name, its contract hash, the place where the call runs, and the
    canonical bytes of its arguments (`call_form`). It is kept whole, 64 hexadecimal digits; 16 are shown.
-2. ``call_fp`` is over tool and ``args_fp``; ``situation`` over ``call_fp`` and the state version of the run.
+2. ``call_fp`` is over tool and ``args_fp``. A ``situation`` is ``call_fp`` and the state version of the run, side by
+   side: it is compared inside of one run, and nobody is shown it.
 3. An outcome is status, error code, exit code or signal, content, and for a call that ended by itself its error message
    and its output. What a kill cut off says when the kill came and no more, so it does not count.
 4. Output is what was written: by its digest where that is known and of all of it; else by the sizes of the streams and
@@ -58,8 +59,8 @@ def call_fingerprint(tool: str, args_fp: str) -> str:
 
 
 def situation(call_fp: str, state_version: int) -> str:
-    """64 digits: this call, in this state of what it works on."""
-    return hashlib.sha256(f"deadlined.situation.v1\0{call_fp}\0{state_version}".encode()).hexdigest()
+    """This call, in this state of what it works on."""
+    return f"{call_fp}.{state_version}"
 
 
 def outcome_fingerprint(result: CallResult, contract: Contract) -> str:

@@ -14,7 +14,8 @@ from collections import OrderedDict
 from typing import Any
 
 MOST_SEEN = 4_096
-_LONGEST = 32
+_LONGEST = 64
+"""A fingerprint is no longer, and need not be digested again."""
 
 
 class Novelty:

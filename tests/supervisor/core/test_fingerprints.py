@@ -106,7 +106,7 @@ def test_fingerprints_are_sha_256_of_which_16_digits_are_shown() -> None:
     args = of("{}")
     call = call_fingerprint("append", args)
     outcome = outcome_fingerprint(result(), Contract())
-    for one in (args, call, situation(call, 0), outcome, contract_hash(PATHS.description)):
+    for one in (args, call, outcome, contract_hash(PATHS.description)):
         assert len(one) == 64
         assert set(one) <= set("0123456789abcdef")
     assert SHOWN == 16
