@@ -361,7 +361,7 @@ MUTANTS = (
     Mutant(
         "a reservation is settled as often as one likes",
         _LEDGER,
-        "        if not reservation.open:\n            return None\n",
+        "        if not reservation._open:\n            return None\n",
         "",
         _LEDGER_SUITE,
     ),
@@ -375,15 +375,15 @@ MUTANTS = (
     Mutant(
         "what a model does not report costs nothing",
         _LEDGER,
-        "_positive({**reservation.amounts, **(actual or {})})",
-        "_positive(actual or {})",
+        "used = reservation.amounts.copy()",
+        "used = {}",
         _LEDGER_SUITE,
     ),
     Mutant(
         "an overshoot is forgotten",
         _LEDGER,
-        "_positive({**reservation.amounts, **(actual or {})})",
-        "_positive({k: min(n, (actual or {}).get(k, n)) for k, n in reservation.amounts.items()})",
+        "            _replace(used, actual)",
+        "            _replace(used, {k: min(n, actual.get(k, n)) for k, n in used.items()})",
         _LEDGER_SUITE,
     ),
     Mutant(
@@ -592,9 +592,25 @@ MUTANTS = (
     Mutant(
         "an approved call takes nothing of its run's budget",
         "supervisor/judgement.py",
-        "        return self._bound(run, _ask(run, call.judged, call.call_fp)",
-        "        self._ledger.release(reserved)\n        return self._bound(run, _ask(run, call.judged, call.call_fp)",
+        "        stake = self._bound(run, _ask(run, call.judged, call.call_fp)",
+        "        self._ledger.release(reserved)\n        stake = self._bound(run, _ask(run, call.judged, call.call_fp)",
         _LIVES_SUITE,
+    ),
+    Mutant(
+        "a run ends before the call is told that ended it",
+        "supervisor/submissions.py",
+        "            call = self._answered(call_id, submit, uid, now, run)\n",
+        "            self._judgement.comes_to_nothing(run)\n"
+        "            call = self._answered(call_id, submit, uid, now, run)\n"
+        "            self._judgement.begins(run)\n",
+        _RUN_DESK_SUITE,
+    ),
+    Mutant(
+        "what a call of a run may change is claimed before the run's log has the call",
+        "supervisor/calls.py",
+        "        if call.stake is not None and (detached or not call.judged.contract.read_only):",
+        "        if call.stake is not None and detached and call.judged.contract.read_only:",
+        _RUN_DESK_SUITE,
     ),
     Mutant(
         "what follows a failure counts as news",

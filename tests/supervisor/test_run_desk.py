@@ -54,6 +54,10 @@ class Life:
         self.daemon.sync()
         return [event.data for event in self.daemon.store.events(0, 10_000, run=self.run) if event.kind == kind]
 
+    def kinds(self) -> list[str]:
+        self.daemon.sync()
+        return [event.kind for event in self.daemon.store.events(0, 10_000, run=self.run)]
+
     def used(self, name: str) -> int:
         return self.view().budgets[name].used
 
@@ -77,6 +81,18 @@ def life() -> Iterator[Life]:
 def code(answer: Any) -> str:
     assert isinstance(answer, cm.Failed), answer
     return answer.error.code
+
+
+def test_a_call_is_in_the_log_before_what_is_done_for_it_and_a_run_ends_behind_the_call_that_ends_it() -> None:
+    life = Life(limits={"steps": 2})
+    for number, tool in enumerate(("look", "pay", "look")):
+        life.call(tool, number)
+    changing = ["call_validated", "call_claimed", "call_sent", "call_accepted", "call_ended"]
+    ended = ["budget_refused", "call_refused", "run_settled"]
+    assert life.kinds() == ["run_admitted", "call_validated", "call_ended", *changing, *ended]
+    (end,) = life.events("run_settled")
+    assert (end["phase"], end["reason"]) == ("decide", "step_budget")
+    life.end()
 
 
 @pytest.mark.behaviour("M069")

@@ -1,5 +1,5 @@
 """Whether the log of all lives of a place adds up: one end of each call and run, one use of each approval, no gap in
-the events of a run, and each account at what its runs' events say."""
+the events of a run, each in its place, and each account at what its runs' events say."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from supervisor.journal.store import Store
 
 ONCE = {"call_ended": "call", "approval_consumed": "call", "run_settled": "run"}
 
+UNDER_WAY = ("call_claimed", "call_sent", "call_accepted", "call_ended")
+NOT_BEHIND_ITS_END = ("step_begun", "call_validated", "detector_fired", "budget_refused", "finish_refused")
+TOO_LATE = ("run_settled", "budget", "time_budget", "shutdown", "store_unavailable")
+"""Why a call of a run that is over may be refused."""
+
 
 def contradictions(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
     """What is wrong with it, in words. ``limits``: of a kind of account, by dimension."""
     yield from _not_once(store)
     yield from _gaps(store)
+    yield from _out_of_place(store)
     yield from _accounts(store, limits)
 
 
@@ -36,6 +42,24 @@ def _gaps(store: Store) -> Iterator[str]:
         if (number := msgspec.json.decode(data)["run_seq"]) != last[run]:
             yield f"run {run}: its event {last[run]} has the number {number}"
             last[run] = number
+
+
+def _out_of_place(store: Store) -> Iterator[str]:
+    """A call is let through before anything is done for it, and what becomes of a run stands before its end."""
+    over: set[str] = set()
+    under_way: set[str] = set()
+    for run, call, kind, data in store.rows(
+        "SELECT run, call, kind, data FROM events WHERE run IS NOT NULL ORDER BY seq"
+    ):
+        late = kind == "call_refused" and msgspec.json.decode(data)["reason"] not in TOO_LATE
+        if run in over and (late or kind in NOT_BEHIND_ITS_END):
+            yield f"run {run}: {kind} behind its end"
+        if kind == "call_validated" and call in under_way:
+            yield f"call {call}: {kind} behind what was done for it"
+        if kind == "run_settled":
+            over.add(run)
+        elif kind in UNDER_WAY:
+            under_way.add(call)
 
 
 def _accounts(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
