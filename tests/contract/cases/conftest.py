@@ -61,9 +61,13 @@ class Watched:
         return now
 
     def pid_of(self, word: str) -> int:
-        """The one process seen so far with ``word`` in its command line."""
-        (found,) = [process for process in self.processes if word in _outside.describe(process)]
+        """The one process with ``word`` in its command line, which it may have yet to become."""
+        wait_until(lambda: self._named(word), f"nothing is {word}")
+        (found,) = self._named(word)
         return found.pid
+
+    def _named(self, word: str) -> list[_outside.Process]:
+        return [process for process in self.look() if word in _outside.describe(process)]
 
     def check_gone(self, patience_s: float = 0.0) -> None:
         """None of them lives: at once, or (``patience_s``) within so long."""
