@@ -2,8 +2,9 @@
 deadline; fields are judged at once; a person is asked. The first that does not pass is the feedback.
 
 The calls are the daemon's own: nothing of the run's budget pays for them, and no detector looks at them; each that may
-change something is recorded like any other. What is made of an answer is `core/completion`'s, which check comes next
-the run's machine's, and the question to a person `approvals`'.
+change something is recorded like any other. What follows from one does not wait until the disk has its end: the end of
+the run does, which stands behind it in the log. What is made of an answer is `core/completion`'s, which check comes
+next the run's machine's, and the question to a person `approvals`'.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Finishing:
         if call.result is not None:  # refused on the spot: nothing more will be told of it
             self._checked(run, judge, call.result)
         else:
-            call.watchers[self, 0] = lambda result: self._checked(run, judge, result)
+            call.over = lambda result: self._checked(run, judge, result)
 
     def _checked(self, run: LiveRun, judge: Judge, result: CallResult) -> None:
         run.in_flight.pop(result.call, None)

@@ -44,6 +44,7 @@ class LiveCall:
         "machine",
         "notices",
         "output_bytes",
+        "over",
         "planned",
         "planners",
         "reached",
@@ -78,9 +79,9 @@ class LiveCall:
         """What its submitter is told beside the outcome: from before it ran, and of its earlier attempts."""
         self.stake: Stake | None = None
         """What it holds of the run it belongs to."""
+        self.over: Watcher | None = None
+        """The part of the daemon that goes on with it at once; others hear when it is told."""
         self.files: list[str] = []
-        self.recorded = False
-        """Whether the journal has heard of it: then its result is on the disk before anybody hears it."""
         self.submitted_ms = wall_ms()
         self.call_fp: str | None = None
         """What it does, in the eyes of its run."""
@@ -88,7 +89,8 @@ class LiveCall:
         """How often it was asked for; all but the first hear that they are answered by it, and ran nothing."""
         self.holders = 0
         """Connections that the call is attached to; the same delivery key may attach several."""
-        self.detached = self.planned = False
+        self.detached = self.planned = self.recorded = False
+        """The last: the journal has heard of it, and its result is on the disk before anybody hears it."""
         self.asks: Asked | None = None
         """What a person must be asked before it runs."""
         self.approval: str | None = None

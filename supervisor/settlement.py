@@ -136,6 +136,8 @@ class Settlement:
         self._over(call)
         if call.stake is not None:
             self._judgement.over(call.stake)
+        if call.over is not None:
+            call.over(result)
 
     def _tell(self, call: LiveCall, result: CallResult, kept: KeptCall, durable: bool) -> None:
         if not durable:  # the disk may take this one later

@@ -122,6 +122,7 @@ def test_a_finish_is_refused_until_its_checks_pass(client: Client, tmp_path: Pat
     stop = run.finish("now I did")
     assert isinstance(stop, StopRecord)
     assert stop.status == "completed"
+    assert events_of(run)[-2:] == ["call_ended", "run_settled"], "the log has what an end rests on before it"
 
 
 @pytest.mark.behaviour("M032")
