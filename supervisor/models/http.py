@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import functools
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +36,9 @@ _MOST_ERROR_BYTES = 64 << 10
 _ERROR_BODY_S = 2
 """The status is known already: its words are not worth more."""
 _CONNECT_S = 10
+_LAST_WORDS_S = 0.1
+_IDLE_S = 30
+"""How long a connection waits for the next turn: tools work in between. Servers wait for a minute and longer."""
 _OK = 200
 _STREAM_OF_EVENTS = "text/event-stream"
 _BY_NUMBER = {errno.ECONNRESET: FailureKind.RESET, errno.EPIPE: FailureKind.BROKEN_PIPE}
@@ -86,7 +89,7 @@ class HttpGateway:
         import httpx2
 
         silence_s = None if self._silence_ms is None else self._silence_ms / 1000
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_S)
         timeout = httpx2.Timeout(silence_s, connect=_CONNECT_S)
         try:
             return httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
@@ -107,9 +110,11 @@ class HttpGateway:
                     raise failures.broken(FailureKind.OTHER, f"the answer is larger than {MOST_ANSWER_BYTES} bytes")
                 for said in stream.feed(piece):
                     for event in reading.take(said):
-                        yield event
                         if isinstance(event, Stop):
+                            await _read_to_end(pieces)
+                            yield event
                             return
+                        yield event
         for event in reading.close():
             yield event
 
@@ -165,6 +170,15 @@ def _certificates() -> ssl.SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()
+
+
+async def _read_to_end(pieces: AsyncIterator[bytes]) -> None:
+    """What comes behind the stop of a turn means nothing, but a connection that was read to its end is used again."""
+    import httpx2
+
+    with trio.move_on_after(_LAST_WORDS_S), suppress(httpx2.HTTPError):
+        async for _ in pieces:
+            pass
 
 
 async def _words_of(response: httpx2.Response) -> str:

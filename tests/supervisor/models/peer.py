@@ -19,8 +19,8 @@ EVENTS = "text/event-stream"
 
 
 class Answer(NamedTuple):
-    """``sent``: bytes of the body. ``then``: ``close`` after a whole body, or ``cut`` (the connection ends before the
-    body does), ``reset``, ``stall``."""
+    """``sent``: bytes of the body. ``then``: ``close`` after a whole body, or ``stay`` for the next request, ``cut``
+    (the connection ends before the body does), ``reset``, ``stall``."""
 
     sent: bytes = b""
     status: int = 200
@@ -40,14 +40,19 @@ class Peer:
         self._choose, self.heard = choose, list[tuple[str, Any]]()
         self.asked, self.closed = trio.Event(), trio.Event()
         self.base = ""
+        self.connections = 0
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One request and its answer; somebody who goes away before that is nobody's fault here."""
+        """Requests and their answers; somebody who goes away before that is nobody's fault here."""
+        self.connections += 1
         try:
-            if (asked := await _request(stream)) is not None:
+            while (asked := await _request(stream)) is not None:
                 self.heard.append(asked)
                 self.asked.set()
-                await self._answer(stream, self._choose(*asked))
+                answer = self._choose(*asked)
+                await self._answer(stream, answer)
+                if answer.then != "stay":
+                    return
         except trio.BrokenResourceError:
             pass
 
@@ -56,7 +61,10 @@ class Peer:
             await self._until_gone(stream)
             return
         piece = f"{len(answer.sent):x}\r\n".encode() + answer.sent + b"\r\n" if answer.sent else b""
-        await stream.send_all(answer.head() + piece + (b"0\r\n\r\n" if answer.then == "close" else b""))
+        whole = answer.then in ("close", "stay")
+        await stream.send_all(answer.head() + piece + (b"0\r\n\r\n" if whole else b""))
+        if answer.then == "stay":
+            return
         if answer.then == "stall":
             await self._until_gone(stream)
         if answer.then == "reset":

@@ -242,6 +242,25 @@ async def test_the_attempt_after_a_cut_one_tells_its_own_turn_and_nothing_of_the
 
 
 @each_dialect
+async def test_one_turn_after_the_other_takes_one_connection(dialect, spoken):
+    staying = Answer(spoken, then="stay")
+    async with open_peer(staying, staying, Answer(spoken)) as peer, open_gateway(peer, dialect) as gateway:
+        for _ in range(3):
+            async with aclosing(gateway.stream(REQUEST)) as events:
+                async for event in events:
+                    if isinstance(event, Stop):
+                        break  # as the loop does: nothing that comes behind it is its business
+    assert (len(peer.heard), peer.connections) == (3, 1)
+
+
+@each_dialect
+async def test_a_turn_is_whole_with_its_stop_though_the_answer_never_ends(dialect, spoken):
+    async with open_peer(Answer(spoken, then="stall")) as peer, open_gateway(peer, dialect) as gateway:
+        assert isinstance((await said(gateway, REQUEST))[-1], Stop)
+        await peer.closed.wait()
+
+
+@each_dialect
 async def test_the_key_goes_in_its_header_and_into_no_message(dialect, spoken):
     answer = Answer(b'{"error": {"message": "wrong key: key-123456"}}', 401, "application/json")
     async with open_peer(answer) as peer, open_gateway(peer, dialect) as gateway:
