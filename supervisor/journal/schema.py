@@ -126,6 +126,10 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX approvals_by_age ON approvals (asked_ms);
     """,
+    """
+    -- The number, within the run, of the last event that was taken out of the log while the run went on or waited.
+    ALTER TABLE runs ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 

@@ -23,8 +23,13 @@ from supervisor.journal.schema import NewerJournalError, migrate
 
 _FSYNC_CODES = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 _INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_LAST_OF_RUN = f"""SELECT ifnull(CAST(json_extract(data, '$.{KEY}') AS INTEGER), 0) FROM events
-    WHERE run = ? AND json_valid(data) ORDER BY seq DESC LIMIT 1"""  # noqa: S608  # a word of ours
+_NUMBER = f"ifnull(CAST(json_extract(data, '$.{KEY}') AS INTEGER), 0)"
+_LAST_OF_RUN = f"SELECT {_NUMBER} FROM events WHERE run = ? AND json_valid(data) ORDER BY seq DESC LIMIT 1"  # noqa: S608  # a word of ours
+_PRUNED_OF_RUN = "SELECT pruned FROM runs WHERE id = ?"
+_KEEP_NUMBERS = f"""UPDATE runs SET pruned = max(pruned, ifnull((SELECT {_NUMBER} FROM events
+        WHERE run = runs.id AND seq <= ?1 AND json_valid(data) ORDER BY seq DESC LIMIT 1), 0))
+    WHERE settled_ms IS NULL AND id IN (SELECT run FROM events WHERE seq <= ?1)"""  # noqa: S608  # the same
+"""Of runs that go on or wait, before events up to a number are taken away."""
 _EVENTS = "SELECT seq, at_ms, kind, call, run, uid, data, hash FROM events WHERE seq > ?"
 _PRUNE_AT_ONCE = 2_000
 _LOG_BYTES = 1_040 * (4_096 + 24)
@@ -168,8 +173,9 @@ class Store:
         return found
 
     def _last_of_run(self, run: str) -> int:
-        for (number,) in self._writer.execute(_LAST_OF_RUN, (run,)):
-            return int(number)
+        for query in (_LAST_OF_RUN, _PRUNED_OF_RUN):
+            for (number,) in self._writer.execute(query, (run,)):
+                return int(number)
         return 0
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -216,6 +222,7 @@ class Store:
             )
         )
         return last_gone - first + 1
+                Change(_KEEP_NUMBERS, (last_gone,)),
 
     def _make_file(self) -> None:
         """0600 from its first moment; SQLite gives its side files the mode of the main one."""

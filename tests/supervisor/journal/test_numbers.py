@@ -7,7 +7,9 @@ import json
 import pytest
 
 from supervisor.journal import numbers as module
+from supervisor.journal import run_rows
 from supervisor.journal.store import Change, Draft, NoRoomError, Store
+from tests.supervisor.core.turning import DONE, WAITS
 from tests.supervisor.journal.conftest import tampered
 
 MANY = 300
@@ -87,3 +89,34 @@ def test_runs_that_nobody_ends_do_not_fill_the_memory(open_store, monkeypatch):
     assert len(store._runs) == 10
     store.commit([of_run("r_0"), of_run(f"r_{MANY - 1}")])
     assert (numbers_of(store, "r_0"), numbers_of(store, f"r_{MANY - 1}")) == ([1, 2], [1, 2])
+
+
+def pruned(store: Store, most: int) -> None:
+    while store.prune_events(0, most):
+        pass
+
+
+def test_a_run_that_waits_longer_than_its_events_are_kept_goes_on_with_its_numbers(open_store):
+    first = open_store()
+    first.commit([*run_rows.opened("r_1", 7, {}, 1, {}), *run_rows.suspended("r_1", 7, {}, WAITS, 1, {})])
+    first.commit([of_run("r_2")])
+    pruned(first, 1)
+    assert numbers_of(first, "r_1") == []
+    first.close()
+    again = open_store()
+    again.commit([of_run("r_2"), of_run("r_1")])
+    pruned(again, 1)
+    again.close()
+    third = open_store()
+    third.commit([*run_rows.settled("r_1", 7, DONE, 1, {})])
+    assert numbers_of(third, "r_1") == [3, 4]
+
+
+def test_of_a_run_whose_events_went_in_part_the_ones_that_are_left_say_how_many_there_were(open_store):
+    first = open_store()
+    first.commit([*run_rows.opened("r_1", 7, {}, 1, {}), of_run("r_1"), of_run("r_1")])
+    pruned(first, 2)
+    first.close()
+    again = open_store()
+    again.commit([of_run("r_1")])
+    assert numbers_of(again, "r_1") == [2, 3, 4]
