@@ -13,6 +13,7 @@ import msgspec
 
 from protocol._checks import Check
 from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, RunReason, RunStatus
+from supervisor.accounts import MOST_SESSIONS, session_of
 from supervisor.clock import now_ns, wall_ms
 from supervisor.core import run as machine
 from supervisor.core.budget import Level, Node
@@ -30,12 +31,14 @@ _LOST = "the daemon was killed while the run went on"
 
 class RecoveredRuns(NamedTuple):
     """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used.
-    ``below``: of each run that waits, what those that are part of it have used since it was written."""
+    ``below``: of each run that waits, what those that are part of it have used since it was written.
+    ``all_accounts``: whether ``accounts`` are all there are."""
 
     runs: list[run_rows.RunRow]
     accounts: list[run_rows.AccountRow]
     charges: dict[str, list[run_rows.Charge]]
     below: dict[str, dict[str, int]]
+    all_accounts: bool = True
 
 
 def read_runs(store: Store) -> RecoveredRuns:
@@ -45,7 +48,9 @@ def read_runs(store: Store) -> RecoveredRuns:
     charges = {run: run_rows.read_charges(store, run) for run in cut_off}
     parts = run_rows.read_parts(store)
     below = {row.id: _used_below(store, row.id, parts) for row in found if _waits(row) and row.id in parts}
-    return RecoveredRuns(found, run_rows.read_accounts(store), charges, below)
+    in_use = [session_of(row.uid, row.spec["session"]) for row in found if row.state != run_rows.SETTLED]
+    accounts = run_rows.read_accounts(store, MOST_SESSIONS, map(str, in_use))
+    return RecoveredRuns(found, accounts, charges, below, len(accounts) == run_rows.count_accounts(store))
 
 
 def _used_below(store: Store, run: str, parts: dict[str, list[str]]) -> dict[str, int]:
@@ -66,7 +71,7 @@ def _parts_of(run: str, parts: dict[str, list[str]]) -> Iterator[str]:
 def recall_runs(runs: Runs, recovered: RecoveredRuns) -> None:
     """Put the runs of earlier lives into this one. What is settled here is on the disk with the next commit, and if
     that never comes, by the next life."""
-    runs.accounts.recall(recovered.accounts)
+    runs.accounts.recall(recovered.accounts, recovered.all_accounts)
     waiting = [row for row in recovered.runs if _waits(row)]
     for row in recovered.runs:
         if not _waits(row):

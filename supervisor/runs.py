@@ -141,10 +141,12 @@ class Runs:
             raise RunRefusal("overloaded", f"{MOST_RUNS} runs of uid {uid} have not ended; end one, then open another")
         parent = None if ask.parent is None else self._parent(ask.parent, uid)
         run = self._new_run(ask, uid, parent, now)
+        found: list[run_rows.AccountRow] = []
 
         def then(durable: bool) -> None:
             run.known = durable
             if durable:
+                self.accounts.found(run.node, found)
                 self._keep_time(run)
                 told(run)
             else:
@@ -155,6 +157,9 @@ class Runs:
         self._add(run)
         spec = {**run.spec._asdict(), "secret_key": run.spec.secret_key.hex()}
         changes = run_rows.opened(run.id, uid, spec, run.spec.opened_ms, told_at_start(run))
+        sought = self.accounts.sought(run.node)
+        if sought is not None:
+            changes = (*changes, run_rows.look_up(sought, found))
         self.journal.append(changes, then, keep=False)
 
     def _parent(self, name: str, uid: int) -> LiveRun:
@@ -299,7 +304,7 @@ class Runs:
 
     def prune(self, before_ms: int) -> None:
         """Let the disk forget what ended long ago."""
-        self.journal.append(run_rows.too_old(before_ms))
+        self.journal.append(run_rows.too_old(before_ms, self.accounts.in_use()))
 
     # ------------------------------------------------------------ the machine's effects
 

@@ -222,6 +222,10 @@ class Ledger:
         account = self._account(node)
         account.held, account.caps = dict(dumped["held"]), dict(dumped["caps"])
 
+    def recall(self, node: Node, used: Amounts) -> None:
+        """What an open node had used before it was known here; those above are not told. Raises ValueError."""
+        _add(self._account(node).used, _positive(used))
+
     # ------------------------------------------------------------ asking
 
     def can(self, node: Node, amounts: Amounts) -> Refused | None:

@@ -25,6 +25,11 @@ _SETTLE = "UPDATE runs SET state = ?, snapshot = NULL, stop = ?, settled_ms = ? 
 _USED = """INSERT INTO accounts (node, used, period, at_ms, seq) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (node) DO UPDATE
     SET used = excluded.used, period = excluded.period, at_ms = excluded.at_ms, seq = excluded.seq"""
+_ACCOUNTS = "SELECT node, used, period, seq FROM accounts"
+_TO_RECALL = """WHERE node NOT LIKE 'session %' OR node IN (SELECT value FROM json_each(?))
+    OR node IN (SELECT node FROM accounts WHERE node LIKE 'session %' ORDER BY at_ms DESC LIMIT ?)"""
+_UNUSED = """DELETE FROM accounts WHERE at_ms < ? AND node LIKE 'session %'
+    AND node NOT IN (SELECT value FROM json_each(?))"""
 _ENCODER = msgspec.json.Encoder()
 _STOP = msgspec.json.Decoder(StopRecord)
 
@@ -90,11 +95,20 @@ def used(account: AccountRow, now_ms: int) -> Change:
     return Change(_USED, values, numbered=True) if account.seq is None else Change(_USED, (*values, account.seq))
 
 
-def too_old(before_ms: int) -> tuple[Change, ...]:
-    """Runs that ended long ago, and accounts that nobody has used for as long."""
+def look_up(account: str, found: list[AccountRow]) -> Change:
+    """Put into ``found`` what the disk has of an account, as it is with the commit in which this is."""
+
+    def look(store: Store) -> None:
+        found[:] = _accounts(store.rows(f"{_ACCOUNTS} WHERE node = ?", (account,)))
+
+    return Change(look=look)
+
+
+def too_old(before_ms: int, in_use: Iterable[str] = ()) -> tuple[Change, ...]:
+    """Runs that ended long ago, and sessions that nobody has used for as long, but for those ``in_use``."""
     return (
         Change("DELETE FROM runs WHERE settled_ms < ?", (before_ms,)),
-        Change("DELETE FROM accounts WHERE at_ms < ? AND node LIKE 'session %'", (before_ms,)),
+        Change(_UNUSED, (before_ms, _text(list(in_use)))),
     )
 
 
@@ -120,9 +134,18 @@ def read_parts(store: Store) -> dict[str, list[str]]:
     return parts
 
 
-def read_accounts(store: Store) -> list[AccountRow]:
-    """Every account. Raises StoreError."""
-    rows = store.rows("SELECT node, used, period, seq FROM accounts")
+def read_accounts(store: Store, most_sessions: int = -1, in_use: Iterable[str] = ()) -> list[AccountRow]:
+    """Every account; or of sessions those used last, and those ``in_use``. Raises StoreError."""
+    return _accounts(store.rows(f"{_ACCOUNTS} {_TO_RECALL}", (_text(list(in_use)), most_sessions)))
+
+
+def count_accounts(store: Store) -> int:
+    """How many there are. Raises StoreError."""
+    ((count,),) = store.rows("SELECT count(*) FROM accounts")
+    return int(count)
+
+
+def _accounts(rows: Iterable[tuple[Any, ...]]) -> list[AccountRow]:
     return [AccountRow(node, _values(spent), period, seq) for node, spent, period, seq in rows]
 
 

@@ -129,6 +129,7 @@ MIGRATIONS = (
     """
     -- The number, within the run, of the last event that was taken out of the log while the run went on or waited.
     ALTER TABLE runs ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX accounts_by_age ON accounts (at_ms);
     """,
 )
 

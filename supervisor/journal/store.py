@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -65,7 +65,8 @@ class Change(NamedTuple):
     """One statement, one event, or both: they are written together or not at all.
 
     ``over``: a run that has no more events; what is known of it in memory may go once this is written. ``numbered``:
-    the statement takes one value more, the number of the last event up to here.
+    the statement takes one value more, the number of the last event up to here. ``look``: reads what there is once all
+    of its commit has been carried out; in the journal's thread.
     """
 
     statement: str | None = None
@@ -73,6 +74,7 @@ class Change(NamedTuple):
     event: Draft | None = None
     over: str | None = None
     numbered: bool = False
+    look: Callable[[Store], None] | None = None
 
 
 class Store:
@@ -148,6 +150,11 @@ class Store:
             with self._writer:
                 bulk.execute(self._writer, self._statements(changes))
                 bulk.execute_rows(self._writer, _INSERT_EVENT, records)
+                for look in [change.look for change in changes if change.look is not None]:
+                    look(self)
+        except StoreError:
+            self._runs.give_back()
+            raise
         except apsw.Error as error:
             self._runs.give_back()
             raise _translated(error, self.path) from error
@@ -215,6 +222,7 @@ class Store:
             return 0
         self.commit(
             (
+                Change(_KEEP_NUMBERS, (last_gone,)),
                 Change(
                     "UPDATE log SET first_seq = ?1 + 1, anchor = (SELECT hash FROM events WHERE seq = ?1)", (last_gone,)
                 ),
@@ -222,7 +230,6 @@ class Store:
             )
         )
         return last_gone - first + 1
-                Change(_KEEP_NUMBERS, (last_gone,)),
 
     def _make_file(self) -> None:
         """0600 from its first moment; SQLite gives its side files the mode of the main one."""

@@ -110,19 +110,72 @@ def test_of_two_lost_runs_each_has_its_cost(clock: Clock) -> None:
     assert told(books.spent_by_lost_run(7, None, [Charge(3, {"steps": 1})]))["user acme/7"] == ({"steps": 3}, 0, 1)
 
 
-def test_a_session_that_nobody_uses_gives_its_place_to_another_and_comes_back_as_it_was(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def without_room(monkeypatch: pytest.MonkeyPatch) -> Accounts:
+    """Accounts that keep one session open beside those with runs, and dropped that of a run which used 2 steps."""
     monkeypatch.setattr(module, "MOST_SESSIONS", 1)
     books = accounts(session_limits={"steps": 3})
     run = opened(books, "r")
     books.ledger.charge(run, {"steps": 2})
-    list(books.standing(7, "s"))
     books.close_run(run)
     books.close_run(opened(books, "other", "t"))
+    return books
+
+
+def test_a_session_that_nobody_uses_gives_its_place_to_another_and_comes_back_as_the_disk_has_it(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = without_room(monkeypatch)
     assert SESSION not in books.ledger
     again = opened(books, "r2")
-    assert books.ledger.left(again, "steps") == 1
+    assert books.sought(again) == "session 7/s"
+    books.found(again, [AccountRow("session 7/s", {"steps": 2}, 0, 9)])
+    assert (books.ledger.left(again, "steps"), books.sought(again)) == (1, None)
+    assert books.ledger.view(USER)["steps"].used == 2, "it had been counted there already"
+
+
+def test_what_the_disk_has_of_a_session_is_counted_once_however_many_runs_asked(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = without_room(monkeypatch)
+    runs = opened(books, "r2"), opened(books, "r3")
+    assert [books.sought(run) for run in runs] == ["session 7/s"] * 2
+    for run in runs:
+        books.found(run, [AccountRow("session 7/s", {"steps": 2}, 0, 9)])
+    assert books.ledger.left(runs[1], "steps") == 1
+
+
+def test_nothing_is_told_of_a_session_before_the_disk_has_said_what_it_had_used(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = without_room(monkeypatch)
+    again = opened(books, "r2")
+    assert list(told(list(books.standing(7, "s")))) == ["tenant acme", "user acme/7"]
+    books.close_run(again)
+    assert SESSION not in books.ledger, "its next run has to ask again"
+    assert books.sought(opened(books, "r3")) == "session 7/s"
+
+
+def test_the_disk_is_asked_only_where_it_may_know_more(clock: Clock) -> None:
+    books = accounts()
+    books.recall([AccountRow("session 7/s", {"steps": 4}, 0, 9)])
+    assert [books.sought(opened(books, f"r{name}", name)) for name in ("s", "t")] == [None, None]
+    later = accounts()
+    later.recall([AccountRow("session 7/s", {"steps": 4}, 0, 9)], complete=False)
+    assert [later.sought(opened(later, f"r{name}", name)) for name in ("s", "t")] == [None, "session 7/t"]
+
+
+def test_sessions_without_runs_do_not_fill_the_memory_though_a_run_of_the_first_one_waits(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SESSIONS", 2)
+    books = accounts()
+    opened(books, "waits")
+    for number in range(9):
+        run = opened(books, f"r{number}", f"s{number}")
+        books.found(run, [])
+        books.close_run(run)
+    assert len(books.ledger) == len([TENANT, USER, SESSION, "waits"]) + 2
+    assert books.in_use() == ["session 7/s"]
 
 
 def test_a_session_of_a_run_that_goes_on_keeps_its_place_though_a_run_below_that_one_ended(
@@ -135,5 +188,8 @@ def test_a_session_of_a_run_that_goes_on_keeps_its_place_though_a_run_below_that
     books.close_run(opened(books, "other", "t"))
     assert SESSION in books.ledger
     books.close_run(run)
-    opened(books, "another", "t")
-    assert SESSION not in books.ledger
+    for name in ("u", "v"):
+        another = opened(books, name, name)
+        books.found(another, [])
+        books.close_run(another)
+    assert (SESSION in books.ledger, books.in_use()) == (False, [])

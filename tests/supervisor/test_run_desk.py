@@ -11,7 +11,7 @@ import pytest
 from protocol import _client_messages as cm
 from protocol._outcomes import CallResult
 from protocol._runs import RunView
-from supervisor import rounds
+from supervisor import accounts, rounds, run_recovery
 from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
 from supervisor.run_desk import _WAITS
 from tests.supervisor.simulated import Daemon, World
@@ -280,3 +280,35 @@ def test_an_answer_that_nobody_asked_for_is_told_apart(life: Life) -> None:
     stop = life.say(cm.FinishRun, answer="7", plain=True).stop
     assert (stop.status, stop.reason, stop.answer) == ("completed", "final_text", "7")
     assert life.events("run_settled")[-1]["reason"] == "final_text"
+
+
+@pytest.mark.behaviour("M149")
+def test_a_session_has_used_what_it_has_though_so_many_others_came_that_only_the_disk_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (accounts, run_recovery):
+        monkeypatch.setattr(module, "MOST_SESSIONS", 1)
+    life = Life(session="s")
+    for number in range(4):
+        if number == 2:
+            life.another()
+            life.run = life.opened(session="s")
+        session = life.daemon.ledger.view(accounts.session_of(life.daemon.person.uid, "s"))
+        assert session["tool_calls"].used == number
+        for other in ("s", "t", "u"):
+            life.run = life.run if other == "s" else life.opened(session=other)
+            life.call("look", number)
+            life.say(cm.FinishRun, answer="done")
+        life.run = life.opened(session="s")
+    life.end()
+
+
+def test_what_a_session_has_used_is_not_forgotten_while_a_run_of_it_waits() -> None:
+    life = Life(session="s")
+    life.call("look", 1)
+    life.say(cm.AskPerson, question="Which one?")
+    life.daemon.runs.prune(1 << 60)
+    life.another()
+    session = life.daemon.ledger.view(accounts.session_of(life.daemon.person.uid, "s"))
+    assert session["tool_calls"].used == 1
+    life.end()

@@ -120,3 +120,15 @@ def test_of_a_run_whose_events_went_in_part_the_ones_that_are_left_say_how_many_
     again = open_store()
     again.commit([of_run("r_1")])
     assert numbers_of(again, "r_1") == [2, 3, 4]
+
+
+def test_a_commit_whose_question_finds_no_answer_gives_its_numbers_back(open_store):
+    store = open_store()
+
+    def look(asked: Store) -> None:
+        list(asked.rows("SELECT * FROM nowhere"))
+
+    with pytest.raises(NoRoomError):
+        store.commit([of_run("r_1"), Change(look=look)])
+    store.commit([of_run("r_1")])
+    assert numbers_of(store, "r_1") == [1]

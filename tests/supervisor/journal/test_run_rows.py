@@ -5,6 +5,8 @@ from collections.abc import Callable
 from supervisor.journal.run_rows import (
     AccountRow,
     Charge,
+    count_accounts,
+    look_up,
     opened,
     read_accounts,
     read_charges,
@@ -13,6 +15,7 @@ from supervisor.journal.run_rows import (
     settled,
     suspended,
     suspended_at,
+    too_old,
     total,
     used,
 )
@@ -33,6 +36,35 @@ def test_what_an_account_stands_at_names_the_last_event_that_is_in_it(open_store
     }
     store.commit([used(AccountRow("user a/1", {"steps": 3}, 8), 1)])
     assert AccountRow("user a/1", {"steps": 3}, 8, 3) in read_accounts(store)
+
+
+def test_of_sessions_those_used_last_are_read_and_those_in_use(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    names = ["tenant a", *(f"session 7/{number}" for number in range(5)), "user a/7"]
+    store.commit([used(AccountRow(name, {}, 0), at) for at, name in enumerate(names)])
+    found = {row.node for row in read_accounts(store, 2, ["session 7/1", "session 7/none"])}
+    assert found == {"tenant a", "user a/7", "session 7/4", "session 7/3", "session 7/1"}
+    assert (count_accounts(store), len(read_accounts(store))) == (7, 7)
+
+
+def test_a_session_that_nobody_has_used_for_long_is_forgotten_and_one_in_use_is_not(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    rows = [("session 7/old", 1), ("session 7/waits", 1), ("session 7/new", 9), ("user a/7", 1)]
+    store.commit([used(AccountRow(name, {"steps": 1}, 0), at) for name, at in rows])
+    store.commit(too_old(5, ["session 7/waits"]))
+    assert {row.node for row in read_accounts(store)} == {"session 7/waits", "session 7/new", "user a/7"}
+
+
+def test_what_is_looked_up_is_what_its_own_commit_has_written(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    store.commit([used(AccountRow("session 7/s", {"steps": 1}, 0), 1)])
+    found: list[AccountRow] = []
+    nobody = [AccountRow("session 7/t", {}, 0)]
+    later = used(AccountRow("session 7/s", {"steps": 2}, 0), 1)
+    store.commit([look_up("session 7/s", found), event(run="r"), look_up("session 7/t", nobody), later])
+    assert (found, nobody) == ([AccountRow("session 7/s", {"steps": 2}, 0, 1)], [])
 
 
 def test_charges_are_those_of_the_run_and_can_be_summed_from_any_event_on(open_store: Callable[[], Store]) -> None:
