@@ -15,6 +15,8 @@ from protocol._checks import say_check
 from protocol._quantities import say_duration
 from protocol._runs import RUN_EXIT, OpenEffect, RunDeadline, RunView, StopRecord
 
+REFUSED = 3
+"""What was asked for was not done: the exit of anything that would go on with a run that is completed."""
 _FOUND = 5
 """How many of the last findings are shown; all are in the object."""
 _HELPS = {
@@ -37,11 +39,12 @@ def print_stop(stop: StopRecord, as_json: bool) -> int:
 
 
 def unless_stopped(as_json: bool, act: Callable[[], int]) -> int:
-    """What ``act`` returns; or the stop record of a run that does not run any more, and its exit code."""
+    """What ``act`` returns; or the stop record of a run that does not run any more, and its exit code: never 0, or a
+    shell's loop of steps would go on for ever behind the end."""
     try:
         return act()
     except RunStopped as stopped:
-        return print_stop(stopped.stop, as_json)
+        return print_stop(stopped.stop, as_json) or REFUSED
 
 
 def stop_lines(stop: StopRecord) -> list[str]:

@@ -13,8 +13,8 @@ from deadlined.cli.run_watching import cancel_command, events_command, list_comm
 def run_command() -> None:
     """Steer a run: one deadline and one budget over many calls, kept by the daemon.
 
-    What may not go on prints why, and exits as the run ended: 0 completed, 1 a tool or a provider failed, 3 budget,
-    stuck or blocked, 4 suspended, 5 cancelled, 70 internal error.
+    What may not go on prints why, and exits as the run ended: 0 completed (3 where more was asked of it), 1 a tool or a
+    provider failed, 3 budget, stuck or blocked, 4 suspended, 5 cancelled, 70 internal error.
 
     \b
     Example:

@@ -119,13 +119,21 @@ def test_what_may_not_go_on_prints_why_and_exits_as_the_run_ended(fake_run, comm
     fake_run.stop = stop_record(status)
     for words in (["step", "r_1"], ["charge", "r_1"], ["evidence", "r_1", "x"], ["finish", "r_1"], ["wait", "r_1"]):
         code, out, err = command("run", *words)
-        assert (code, err) == (RUN_EXIT[status], "")
+        if status is not RunStatus.COMPLETED:  # of which only those two that ask for the end say 0
+            assert (code, err) == (RUN_EXIT[status], "")
         assert out.startswith(
             f"{status} (step_budget) at step 25, decide · after 1.5 s of 8 m 00 s · r_1\nno step is left"
         )
         assert json.loads(command("run", *words, "--json")[1])["status"] == status
     assert command("run", "cancel", "r_1")[0] == 0
     assert command("run", "show", "r_1")[0] == 0
+
+
+def test_a_loop_of_steps_ends_when_its_run_is_completed(fake_run, command):
+    fake_run.stop = stop_record(RunStatus.COMPLETED)
+    exits = {words: command("run", words, "r_1")[0] for words in ("step", "charge", "finish", "wait")}
+    assert exits == {"step": 3, "charge": 3, "finish": 0, "wait": 0}
+    assert command("run", "evidence", "r_1", "x")[0] == 3
 
 
 def test_finish_exits_0_when_the_checks_agree_and_75_with_their_words_when_not(fake_daemon, fake_run, command):
