@@ -9,7 +9,7 @@ Cancelling any of these waits forgets the answer; the request itself stands.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Unpack
 
 import anyio
@@ -129,9 +129,13 @@ class AsyncRun:
         self.stop = view.stop
         return view
 
-    def events(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[Event, None]:
-        """Its committed events; with ``follow`` also what happens from then on, until it has settled."""
-        return self._client.events(after=after, run=self.id, follow=follow)
+    async def events(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[Event, None]:
+        """Its committed events; with ``follow`` also what happens from then on, until it has settled. Raises
+        RequestRefused when a run is to be followed that is not known here (any more)."""
+        goes_on = follow and not has_ended((await self.view()).stop)  # nothing follows the end
+        async with aclosing(self._client.events(after=after, run=self.id, follow=goes_on)) as events:
+            async for event in events:
+                yield event
 
     async def _going_on(self, request: cm.Request, kind: type[Going]) -> Going:
         try:

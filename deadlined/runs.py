@@ -147,8 +147,10 @@ class Run:
         return view
 
     def events(self, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
-        """Its committed events; with ``follow`` also what happens from then on, until it has settled."""
-        return self._client.events(after=after, run=self.id, follow=follow)
+        """Its committed events; with ``follow`` also what happens from then on, until it has settled. Raises
+        RequestRefused when a run is to be followed that is not known here (any more)."""
+        goes_on = follow and not has_ended(self.view().stop)  # nothing follows the end: it would be waited for for ever
+        return self._client.events(after=after, run=self.id, follow=goes_on)
 
     def _going_on(self, request: cm.Request, kind: type[Going]) -> Going:
         try:

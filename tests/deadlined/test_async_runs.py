@@ -5,6 +5,7 @@ import pytest
 
 from deadlined import AsyncClient, RunStopped
 from protocol import _client_messages as cm
+from protocol._events import Event, EventKind
 from protocol._runs import RunStatus
 from tests.deadlined.conftest import run_view, stop_record
 
@@ -63,6 +64,20 @@ def test_a_run_that_may_not_go_on_raises_its_record(play, fake_run):
                     pytest.fail("the model was asked without a reservation")
 
     play(main)
+
+
+def test_following_a_run_ends_with_it_also_when_it_had_ended_before(play, fake_daemon, fake_run):
+    settled = Event(2, 0, EventKind.RUN_SETTLED, None, "r_1", 0, {}, "")
+    fake_daemon.on[cm.ReadEvents] = lambda m: [cm.Events(m.id, [settled][m.after // 2 :], 2)]
+
+    async def main(d):
+        run = d.attach_run("r_1")
+        assert [event async for event in run.events(follow=True)] == [settled]
+        fake_run.stop = stop_record(RunStatus.COMPLETED)
+        assert [event async for event in run.events(after=2, follow=True)] == []
+
+    play(main)
+    assert [message.wait_ms > 0 for message in heard(fake_daemon, cm.ReadEvents)] == [True, False]
 
 
 def test_a_cancelled_task_settles_its_model_call_and_cancels_its_run(play, fake_daemon, fake_run):

@@ -160,7 +160,7 @@ def _event(seq, kind="step_begun"):
     return Event(seq, 0, kind, None, "r_1", 0, {}, "")
 
 
-def test_the_events_of_a_run_are_followed_until_it_has_settled(d, fake_daemon):
+def test_the_events_of_a_run_are_followed_until_it_has_settled(d, fake_daemon, fake_run):
     pages = {0: [_event(1), _event(2)], 2: [], 3: [_event(4, "run_settled")]}
     fake_daemon.on[cm.ReadEvents] = lambda m: [cm.Events(m.id, pages[m.after], {0: 2, 2: 3, 3: 4}[m.after])]
     run = d.attach_run("r_1")
@@ -169,6 +169,21 @@ def test_the_events_of_a_run_are_followed_until_it_has_settled(d, fake_daemon):
     asked = heard(fake_daemon, cm.ReadEvents)
     assert {message.run for message in asked} == {"r_1"}
     assert [message.wait_ms > 0 for message in asked] == [True, True, True, False, False]
+
+
+def test_following_a_run_that_has_ended_lists_what_there_is_and_ends(d, fake_daemon, fake_run):
+    fake_run.stop = stop_record(RunStatus.COMPLETED)
+    fake_daemon.on[cm.ReadEvents] = lambda m: [cm.Events(m.id, [], m.after)]
+    assert list(d.attach_run("r_1").events(after=9, follow=True)) == []
+    assert [message.wait_ms for message in heard(fake_daemon, cm.ReadEvents)] == [0]
+
+
+def test_following_a_run_that_nobody_knows_is_refused(d, fake_daemon):
+    unknown = ErrorInfo(ErrorClass.ARGUMENT, "unknown_run", "no run 'r_1' is known here (any more)")
+    fake_daemon.on[cm.ShowRun] = lambda m: [cm.Failed(m.id, unknown)]
+    with pytest.raises(RequestRefused, match="no run 'r_1'"):
+        next(d.attach_run("r_1").events(follow=True))
+    assert not heard(fake_daemon, cm.ReadEvents)
 
 
 def test_whoever_steers_says_what_its_model_does_and_what_it_needs_to_go_on(d, fake_daemon, fake_run):

@@ -234,7 +234,7 @@ def test_list_shows_runs_newest_first_as_told(fake_daemon, command):
     assert len(json.loads(command("run", "list", "--json")[1])["runs"]) == 1
 
 
-def test_events_of_a_run_are_one_a_line(fake_daemon, command):
+def test_events_of_a_run_are_one_a_line(fake_daemon, fake_run, command):
     events = [
         Event(4, 0, "step_begun", None, "r_1", 0, {"step": 1, "run_seq": 2}, ""),
         Event(9, 0, "run_settled", None, "r_1", 0, {}, ""),
