@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +13,7 @@ from protocol import _client_messages as cm
 from protocol._deadlines import remaining_ms
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
 from supervisor.approvals import Approvals
+from supervisor.asker import Asker
 from supervisor.calls import Calls
 from supervisor.clock import now_ns
 from supervisor.containment.census import Census
@@ -32,21 +33,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 256 << 10
 _WAITS = 1_024
-
-
-class Asker(Protocol):
-    """Whoever asks, at a door. ``attached``: its calls by request id, which end with it. ``awaited``: those that it
-    only waits for."""
-
-    uid: int
-    attached: dict[int, LiveCall]
-    awaited: dict[int, LiveCall]
-
-    def say(self, message: cm.FromDaemon) -> None:
-        """Send an answer, now and without waiting."""
-
-    def settled(self, request: int, result: CallResult) -> None:
-        """A call that the request waits for has settled."""
 
 
 class Desk:

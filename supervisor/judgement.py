@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from protocol._budgets import Dimension
 from protocol._events import EventKind
 from protocol._outcomes import WENT_WELL, CallResult, Delivery, ErrorClass, Notice, Reason, Status
@@ -29,6 +27,7 @@ from supervisor.live_run import LiveRun
 from supervisor.rounds import WRAPPING_UP, Rounds, stop_words
 from supervisor.run_views import phase_of
 from supervisor.runs import RunRefusal, Runs
+from supervisor.stake import Stake
 
 _OUTPUT_BYTES = Dimension.OUTPUT_BYTES.value
 _NOT_TOLD = (Dimension.BRANCHES.value, _OUTPUT_BYTES)
@@ -43,18 +42,6 @@ class Look(NamedTuple):
     ask: Ask
     verdict: Verdict
     notices: list[Notice]
-
-
-class Stake(msgspec.Struct, eq=False):
-    """What a call in flight holds of its run. ``token``: the detectors' name for the attempt; ``prior``: how many
-    equivalent ones came before it. ``in_log``: whether the log of the run has it."""
-
-    run: LiveRun
-    ask: Ask
-    reservation: Reservation
-    token: int
-    prior: int
-    in_log: bool = False
 
 
 class Judgement:

@@ -13,11 +13,11 @@ from supervisor.core.intake import Judged
 
 if TYPE_CHECKING:
     from supervisor.containment.workers import Worker
+    from supervisor.core.checkpoints import Asked
     from supervisor.core.idempotency import DeliveryKey
     from supervisor.journal.outputs import Stream
     from supervisor.journal.store import Change
-    from supervisor.judgement import Stake
-    from supervisor.questions import Asked
+    from supervisor.stake import Stake
 
 Watcher = Callable[[CallResult], None]
 

@@ -11,7 +11,8 @@ from supervisor.containment.strays import Stray, boot_id, start_ticks
 from supervisor.containment.workers import Worker
 from supervisor.journal import rows
 from supervisor.journal.journal import Journal
-from supervisor.journal.store import Change, Draft, Store
+from supervisor.journal.numbers import Draft
+from supervisor.journal.store import Change, Store
 
 _INSERT = "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM workers WHERE life = ? AND number = ?"

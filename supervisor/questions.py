@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 import trio
@@ -21,7 +20,7 @@ from supervisor.approval_book import ApprovalBook, Subject
 from supervisor.config_policy import ApprovalSettings
 from supervisor.core import checkpoints
 from supervisor.core.arguments import parse
-from supervisor.core.checkpoints import Checkpoint, Frame, Present, Question
+from supervisor.core.checkpoints import Asked, Checkpoint, Frame, Present
 from supervisor.core.intake import Judged, Refusal
 from supervisor.core.policy import Action, Policy, Ruling
 from supervisor.core.tools import Tools
@@ -31,14 +30,6 @@ from supervisor.live_call import LiveCall
 _STAT_S = 2.0
 FINISH = "finish"
 """What stands for the tool where a person is to confirm that a run is done."""
-
-
-class Asked(NamedTuple):
-    """What is to be asked about a call. ``args_fp``: its whole fingerprint."""
-
-    submit: Submit
-    question: Question
-    args_fp: str
 
 
 class Questions:

@@ -14,7 +14,7 @@ from supervisor.journal.journal import Journal
 from supervisor.journal.store import StoreError
 
 if TYPE_CHECKING:
-    from supervisor.desk import Asker
+    from supervisor.asker import Asker
 
 _READS = 16
 """Questions of one connection that may wait at a time."""

@@ -17,7 +17,7 @@ from supervisor.run_views import row_of, view_of
 from supervisor.runs import RunRefusal, Runs
 
 if TYPE_CHECKING:
-    from supervisor.desk import Asker
+    from supervisor.asker import Asker
     from supervisor.hosting import Hosting
 
 

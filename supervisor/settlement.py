@@ -18,6 +18,7 @@ from supervisor.containment.pool import Pool
 from supervisor.containment.workers import Worker
 from supervisor.core import call as machine
 from supervisor.core import results
+from supervisor.core.call_facts import Facts
 from supervisor.core.intake import Host
 from supervisor.core.redaction import Redaction
 from supervisor.core.respawn import Cause
@@ -153,10 +154,10 @@ class Settlement:
         assert call.result is not None
         self._endings.settled(call, call.result, kept)
 
-    def _facts(self, call: LiveCall) -> results.Facts:
+    def _facts(self, call: LiveCall) -> Facts:
         judged = call.judged
         pool = self._pools.get(judged.flavour)
-        return results.Facts(
+        return Facts(
             call.id,
             judged.tool,
             call.submitted_ns,

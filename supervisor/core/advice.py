@@ -14,7 +14,7 @@ from protocol._quantities import say_duration, say_size
 
 if TYPE_CHECKING:
     from supervisor.core.call import Settle
-    from supervisor.core.results import Facts
+    from supervisor.core.call_facts import Facts
 
 _COMPUTING, _STARTED_MS = 0.1, 100
 """From this share of its time on the processor a call was computing (a busy machine gives no more), and more than a

@@ -107,6 +107,14 @@ class Question(NamedTuple):
     action: Action
 
 
+class Asked(NamedTuple):
+    """What is to be asked about a call. ``args_fp``: its whole fingerprint."""
+
+    submit: Submit
+    question: Question
+    args_fp: str
+
+
 def question(
     contract: Contract, undeclared: Undeclared, ruling: Ruling, profile: Approval | None = None
 ) -> Question | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal as signals
 
-import msgspec
-
 from protocol._deadlines import NS_PER_MS, elapsed_ms
 from protocol._outcomes import (
     WENT_WELL,
@@ -14,7 +12,6 @@ from protocol._outcomes import (
     ErrorClass,
     ErrorInfo,
     Exit,
-    Isolation,
     KillReceipt,
     Notice,
     OutputInfo,
@@ -27,6 +24,7 @@ from protocol._quantities import say_duration
 from protocol._worker_messages import Ended
 from supervisor.core.advice import next_action
 from supervisor.core.call import Death, Settle
+from supervisor.core.call_facts import Facts
 
 _RETRYABLE = {Reason.OVERLOADED, Reason.POOL_UNHEALTHY, Reason.SPAWN_FAILED, Reason.STORE_UNAVAILABLE}
 _REFUSED_CLASS = {
@@ -52,34 +50,6 @@ _TERMINATED = (
 )
 _ORDINALS = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 11)))
 _COMMAND_CODES = {"not_found": 127, "cannot_run": 126}
-
-
-class Facts(msgspec.Struct):
-    """What the result of a call needs beside its settlement. Instants in ns, budgets in ms."""
-
-    call: str
-    tool: str
-    submitted_ns: int
-    deadline_ns: int
-    deadline_ms: int
-    started_ns: int | None
-    containment: str
-    isolation: Isolation
-    mechanism: list[str]
-    key: str
-    run: str | None = None
-    read_only: bool = False
-    remote: bool | None = None
-    """Whether the tool has work done elsewhere; None: it does not say."""
-    after_kill: bool = False
-    printed_bytes: int = 0
-    silent_ms: int | None = None
-    """Between the last sign of life (output, progress) and the deadline, where one was seen."""
-    only_call: bool = False
-    """Whether its worker had served nobody before it."""
-    term_grace_ms: int = 0
-    attempts: int = 1
-    approval: str | None = None
 
 
 def result_of(facts: Facts, settle: Settle) -> CallResult:

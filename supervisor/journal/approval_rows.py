@@ -16,8 +16,9 @@ import msgspec
 from protocol._events import EventKind
 from supervisor.core.approvals import State
 from supervisor.core.checkpoints import Checkpoint, digest
+from supervisor.journal.numbers import Draft
 from supervisor.journal.rows import draft
-from supervisor.journal.store import Change, Draft, Store
+from supervisor.journal.store import Change, Store
 
 ASKING = "asking"
 Changes: TypeAlias = tuple[Change, ...]

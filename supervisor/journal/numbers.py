@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from supervisor.journal.store import Draft
+from typing import NamedTuple
 
 KEY = "run_seq"
 MOST_RUNS = 1_024
 """Counters in memory. Those of a run that is not among them cost a look into the file."""
+
+
+class Draft(NamedTuple):
+    """An event before it has its number. ``data``: JSON text."""
+
+    at_ms: int
+    kind: str
+    call: str | None
+    run: str | None
+    uid: int | None
+    data: str
 
 
 class RunNumbers:

@@ -14,9 +14,10 @@ import msgspec
 
 from protocol._events import EventKind
 from protocol._outcomes import CallResult
+from supervisor.journal.numbers import Draft
 from supervisor.journal.results import KeptCall, digest
 from supervisor.journal.schema import OPEN_EFFECT
-from supervisor.journal.store import Change, Draft
+from supervisor.journal.store import Change
 
 PLANNED, CLAIMED, SENT, ACCEPTED = UNSETTLED = ("planned", "claimed", "sent", "accepted")
 STILL_OPEN = f"(result IS NULL AND state IN {UNSETTLED})"

@@ -18,7 +18,7 @@ import msgspec
 from protocol._events import Event
 from supervisor.journal import bulk
 from supervisor.journal.chain import BrokenChain, Record, link, verify
-from supervisor.journal.numbers import KEY, RunNumbers
+from supervisor.journal.numbers import KEY, Draft, RunNumbers
 from supervisor.journal.schema import NewerJournalError, migrate
 
 _FSYNC_CODES = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
@@ -48,17 +48,6 @@ class NoRoomError(StoreError):
 
 class BrokenStoreError(StoreError):
     """What was written cannot be known any more: an fsync failed, or the file is damaged. Not to be tried again."""
-
-
-class Draft(NamedTuple):
-    """An event before it has its number. ``data``: JSON text."""
-
-    at_ms: int
-    kind: str
-    call: str | None
-    run: str | None
-    uid: int | None
-    data: str
 
 
 class Change(NamedTuple):

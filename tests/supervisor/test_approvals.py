@@ -18,7 +18,7 @@ from supervisor.approval_book import MOST_PENDING
 from supervisor.approvals import Approvals
 from supervisor.config_policy import ApprovalSettings
 from supervisor.core.approvals import Close, State
-from supervisor.core.checkpoints import Checkpoint, Frame, Obstacle, digest
+from supervisor.core.checkpoints import Asked, Checkpoint, Frame, Obstacle, digest
 from supervisor.core.intake import Host, Judged, Refusal, judge
 from supervisor.core.policy import Action, Policy, Rule, Ruling
 from supervisor.core.tools import Tools
@@ -28,7 +28,6 @@ from supervisor.journal.journal import Entry, joined
 from supervisor.journal.store import Change
 from supervisor.live_approval import LiveApproval, Prepared
 from supervisor.live_call import LiveCall
-from supervisor.questions import Asked
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 HOUR_MS = 3_600_000

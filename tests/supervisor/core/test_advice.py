@@ -7,7 +7,7 @@ from protocol import Delivery, Isolation, Reason, Status
 from protocol._worker_messages import Reaped
 from supervisor.core.advice import next_action
 from supervisor.core.call import Death, Settle
-from supervisor.core.results import Facts
+from supervisor.core.call_facts import Facts
 
 MS = 1_000_000
 FACTS = Facts(

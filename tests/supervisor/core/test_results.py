@@ -9,7 +9,8 @@ from protocol import Delivery, ErrorClass, Isolation, Reason, Status
 from protocol._outcomes import Survivor
 from protocol._worker_messages import Ended, Reaped
 from supervisor.core.call import Death, Settle
-from supervisor.core.results import Facts, result_of, signal_name
+from supervisor.core.call_facts import Facts
+from supervisor.core.results import result_of, signal_name
 
 MS = 1_000_000
 

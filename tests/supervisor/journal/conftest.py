@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.journal.numbers import Draft
 from supervisor.journal.rows import CallRow
-from supervisor.journal.store import Change, Draft, Store
+from supervisor.journal.store import Change, Store
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from supervisor.journal import numbers as module
 from supervisor.journal import run_rows
-from supervisor.journal.store import Change, Draft, NoRoomError, Store
+from supervisor.journal.numbers import Draft
+from supervisor.journal.store import Change, NoRoomError, Store
 from tests.supervisor.core.turning import DONE, WAITS
 from tests.supervisor.journal.conftest import tampered
 

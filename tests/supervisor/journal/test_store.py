@@ -11,8 +11,9 @@ import apsw
 import pytest
 
 from supervisor.journal import store as module
+from supervisor.journal.numbers import Draft
 from supervisor.journal.schema import MIGRATIONS
-from supervisor.journal.store import Change, Draft, NoRoomError, Store, StoreError
+from supervisor.journal.store import Change, NoRoomError, Store, StoreError
 from tests.supervisor.journal.conftest import event, tampered
 
 
