@@ -27,6 +27,7 @@ from protocol._runs import OpenEffect, RunReason, RunStatus, StopRecord
 from supervisor.accounts import Accounts
 from supervisor.clock import loop_time, now_ns, wall_ms
 from supervisor.core import run as machine
+from supervisor.core import stop_records
 from supervisor.core.budget import Refused, run_reason
 from supervisor.core.detectors import Detectors
 from supervisor.core.profiles import Effective, Objection, with_last_word
@@ -290,7 +291,7 @@ class Runs:
             raise RunRefusal("invalid_arguments", objection)
         stop = run.stop
         if stop is None or stop.status is not RunStatus.NEEDS_INPUT:
-            what = "it waits for an approval: deadlined approvals" if stop is not None else "it goes on"
+            what = stop_records.hint_of(stop.status, stop.reason) if stop is not None else "it goes on"
             raise RunRefusal("not_waiting", f"the run needs no input: {what}")
         self.feed(run, machine.Answered(now_ns(), answer))
         return True

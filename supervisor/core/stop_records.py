@@ -36,6 +36,7 @@ _HINTS = {
     "same": "the same may be tried again",
 }
 _ANSWER = "it goes on when a person has answered (deadlined run resume, or resume_run)"
+_CLOSE = "it goes on when somebody has said what became of the earlier call (deadlined effects close)"
 _LINE = 160
 Beginning: TypeAlias = tuple[str, Status, str]
 """Of what a call has said: its tool, how it ended, the text."""
@@ -77,8 +78,15 @@ def sentence(
         text = f"{_title(status)} ({reason}){where} {when}" + (f": {_sentence(detail)}" if detail else ".")
     spent = _spent(reason, budgets)
     effects = f" {_count(open_effects, 'effect')} of unknown outcome: see deadlined effects." if open_effects else ""
-    hint = _ANSWER if status is RunStatus.NEEDS_INPUT else _HINTS.get(advice_of(status, reason))
+    hint = hint_of(status, reason)
     return text + spent + effects + (f" Next: {hint}." if hint else "")
+
+
+def hint_of(status: RunStatus, reason: RunReason) -> str:
+    """What to do next, in words; empty: nothing. Of a suspended run: the command that ends its wait."""
+    if status is RunStatus.NEEDS_INPUT:
+        return _ANSWER
+    return _CLOSE if reason is RunReason.RECONCILE_REQUIRED else _HINTS.get(advice_of(status, reason), "")
 
 
 def _sentence(text: str) -> str:

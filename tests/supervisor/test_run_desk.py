@@ -130,6 +130,23 @@ def test_a_call_of_the_loops_own_that_means_nothing_counts_like_any_other(life: 
     assert [(event["level"], event["count"]) for event in fired] == [("stop", 5)]
 
 
+def test_a_run_that_waits_for_word_of_an_effect_says_so_and_goes_on_with_it(life: Life) -> None:
+    life.daemon.submit("pay", 1, run=life.run)
+    life.daemon.sync()
+    (worker,) = life.daemon.busy()
+    life.daemon.work(worker, "accept")
+    life.daemon.lose(worker, killed=False)
+    life.daemon.settle_down()
+    assert life.call("pay", 1).reason == "reconcile_required"
+    refused = life.say(cm.ResumeRun, answer="acme")
+    assert (code(refused), "deadlined effects close" in refused.error.message) == ("not_waiting", True)
+    assert "approvals" not in refused.error.message
+    (effect,) = life.daemon.ask(cm.ListEffects)[0].effects
+    life.daemon.ask(cm.CloseEffect, effect.call, "it was booked")
+    life.daemon.settle_down()
+    assert life.view().status == "running"
+
+
 @pytest.mark.behaviour("M123")
 def test_a_question_suspends_the_run_and_its_answer_lets_it_go_on(life: Life) -> None:
     life.say(cm.StepRun)
