@@ -60,7 +60,7 @@ def main(config_path: str | None, socket_path: str | None, as_json: bool = False
     """
     try:
         config = load(config_path)
-        path = find_socket(socket_path or config.daemon.socket)
+        path = find_socket(config.daemon.socket if socket_path is None else socket_path)
         reserve_descriptors(config.daemon.clients, config.daemon.in_flight + config.daemon.spares)
         with open_socket(path, config.daemon.allow_gids) as listener:
             return trio.run(Daemon(config, path, open_log(), as_json).run, listener)
