@@ -28,7 +28,8 @@ No daemon is needed. Environment, HOME, working directory, stdin, stdout and std
   --min-isolation L     fail (125) where this cannot be had
   --cwd DIR             working directory of the command
   --env NAME=VALUE      set a variable; may be given more than once
-  --clean-env           start from PATH, HOME, LANG, LC_*, TZ, TERM, SHELL, USER, LOGNAME, TMPDIR only
+  --clean-env           only PATH, HOME, LANG, LC_*, TZ, TERM, SHELL, USER, LOGNAME, TMPDIR, and those that tell
+                        programs to ask nobody (GIT_TERMINAL_PROMPT=0 and the like) and to buffer nothing
   --stdin FILE          standard input from a file; - is yours (as without the option)
   --max-output SIZE     end it when it writes more: 64KiB, 8MiB; its output is then shown at the end, not live
   --json                one result object instead of the output, which is captured (64MiB unless --max-output)
