@@ -13,7 +13,7 @@ import msgspec
 
 from protocol._client_messages import Submit
 from protocol._deadlines import NS_PER_MS
-from protocol._outcomes import Delivery, Reason, Status
+from protocol._outcomes import Delivery, Notice, Reason, Status
 from supervisor.approvals import Approvals
 from supervisor.clock import now_ns
 from supervisor.core import call as machine
@@ -47,6 +47,8 @@ from supervisor.keys import Claim, Keys
 from supervisor.live_call import LiveCall
 from supervisor.live_run import LiveRun
 from supervisor.settlement import Settlement
+
+_UNFENCED = "a Markdown fence around the arguments was taken off"
 
 
 class Submissions:
@@ -174,6 +176,8 @@ class Submissions:
         else:
             call = LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
         call.fingerprint = args_fp[:SHOWN]
+        if judged.unfenced:
+            call.notices.append(Notice("fence_stripped", "info", _UNFENCED))
         if run is not None:
             return self._in_run(call, run, args_fp, ruling, submit)
         call.asks = self._approvals.questions.question(submit, judged, uid, ruling, args_fp)
@@ -209,7 +213,7 @@ class Submissions:
             return twin
         call.call_fp = call_fp
         look = self._judgement.look(run, call.judged, call_fp)
-        call.notices = look.notices
+        call.notices += look.notices
         try:
             wanted = run.effective.approval
             call.asks = self._approvals.questions.question(submit, call.judged, call.uid, ruling, args_fp, wanted)

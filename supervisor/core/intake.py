@@ -18,7 +18,7 @@ from protocol._deadlines import CEILING_MS, instant_after, valid_budget_ms
 from protocol._errors import InvalidArguments
 from protocol._outcomes import Notice, Reason, Status
 from protocol._quantities import say_duration
-from supervisor.core.arguments import parse
+from supervisor.core.arguments import Arguments, parse
 from supervisor.core.levels import Ground
 from supervisor.core.tools import ServedTool, Tools
 
@@ -48,6 +48,8 @@ class Judged(msgspec.Struct):
     """Not the tool itself: the command that its contract wants after a kill."""
     values: dict[str, Any] = {}
     """What the arguments' text says."""
+    unfenced: bool = False
+    """A Markdown fence around the text was taken off."""
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
@@ -84,7 +86,7 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         raise Refusal(Reason.UNKNOWN_TOOL, _unknown(submit.tool, tools))
     contract = tool.contract
     budget_ms = _budget_ms(submit, contract)
-    text, values = _arguments(submit, tool)
+    read = _arguments(submit, tool)
     if missing := host.missing_secrets.get(submit.tool):
         raise Refusal(Reason.MISSING_SECRET, _missing(submit.tool, missing))
     if submit.cwd is not None:
@@ -95,16 +97,17 @@ def judge(submit: Submit, tools: Tools, host: Host, now_ns: int) -> Judged:
         submit.tool,
         contract,
         tool.flavour,
-        text,
+        read.text,
         instant_after(now_ns, budget_ms),
         budget_ms,
         _output_limit(submit, contract, host),
-        None if contract.resource is None else _resource(contract.resource, values),
+        None if contract.resource is None else _resource(contract.resource, read.values),
         submit.cwd,
         submit.run,
         submit.decision,
         submit.split_streams,
-        values=values,
+        values=read.values,
+        unfenced=read.fence_stripped,
     )
 
 
@@ -138,13 +141,13 @@ def _budget_ms(submit: Submit, contract: Contract) -> int:
     return budget
 
 
-def _arguments(submit: Submit, tool: ServedTool) -> tuple[str, dict[str, Any]]:
+def _arguments(submit: Submit, tool: ServedTool) -> Arguments:
     try:
         arguments = parse(submit.arguments)
         tool.schema.check(arguments.values)
     except InvalidArguments as error:
         raise Refusal(Reason.INVALID_ARGUMENTS, str(error)) from error
-    return arguments.text, arguments.values
+    return arguments
 
 
 def _check_cwd(cwd: str) -> None:

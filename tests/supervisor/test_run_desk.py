@@ -299,6 +299,14 @@ def test_an_answer_that_nobody_asked_for_is_told_apart(life: Life) -> None:
     assert life.events("run_settled")[-1]["reason"] == "final_text"
 
 
+def test_a_fence_that_was_taken_off_is_told_in_the_result_with_and_without_a_run(life: Life) -> None:
+    for run in (life.run, None):
+        heard = life.daemon.ask(cm.Submit, "look", '```json\n{"n": 1}\n```', run=run)
+        life.daemon.settle_down()
+        result = heard[-1].result
+        assert (result.status, [notice.detector for notice in result.notices]) == ("ok", ["fence_stripped"])
+
+
 @pytest.mark.behaviour("M149")
 def test_a_session_has_used_what_it_has_though_so_many_others_came_that_only_the_disk_knows_it(
     monkeypatch: pytest.MonkeyPatch,
