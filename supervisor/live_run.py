@@ -64,6 +64,7 @@ class LiveRun:
         "doing",
         "effective",
         "elapsed_ns",
+        "ending",
         "evidence",
         "finishers",
         "fired",
@@ -124,6 +125,8 @@ class LiveRun:
         self.evidence = Evidence() if any(isinstance(check, FieldsCheck) for check in spec.checks) else None
         """What fields of its answer may rest on, where one of its checks looks at that."""
         self.stop: StopRecord | None = None
+        self.ending: StopRecord | None = None
+        """Its last record, until the disk has it."""
         self.known = True
         """Whether the disk has it; before that nobody may hear of it."""
         self.opener: object | None = None
@@ -149,7 +152,7 @@ class LiveRun:
 
     def tell(self, stop: StopRecord) -> None:
         """It has stopped: whoever waits hears it once."""
-        self.stop = stop
+        self.stop, self.ending = stop, None
         self.finishers = []  # they hear this
         if not stop.resumable:  # it is kept for long, and that need not be
             self.opener = None

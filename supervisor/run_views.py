@@ -57,6 +57,7 @@ def deadline_of(run: LiveRun, now_ns: int) -> RunDeadline:
 def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
     """A run as it stands."""
     spec, effective = run.spec, run.effective
+    stop = run.stop or run.ending
     return RunView(
         run.id,
         spec.uid,
@@ -76,7 +77,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         len(run.in_flight),
         run.state_version,
         deadline_of(run, now_ns) if run.stop is None else run.stop.deadline,
-        ledger.view(run.node) if run.node in ledger else (run.stop.budgets if run.stop else {}),
+        ledger.view(run.node) if run.node in ledger else (stop.budgets if stop else {}),
         effective.sources,
         ledger.record(run.node, run.machine.deadline_ns, now_ns) if run.node in ledger else None,
         list(spec.checks),

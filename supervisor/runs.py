@@ -424,6 +424,7 @@ class Runs:
         self._spend_models(run)
         stop = stop_of(run, self.ledger, effect, self.open_effects(run.id), now)
         self.ledger.spend(run.node, {Dimension.WALL_MS: stop.deadline.elapsed_ms})
+        run.ending = stop
         changes = (
             *run_rows.settled(run.id, run.spec.uid, stop, wall_ms(), told_at_end(run, stop)),
             *self.accounts.standing(run.spec.uid, run.spec.session),

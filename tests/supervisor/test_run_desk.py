@@ -299,6 +299,14 @@ def test_an_answer_that_nobody_asked_for_is_told_apart(life: Life) -> None:
     assert life.events("run_settled")[-1]["reason"] == "final_text"
 
 
+def test_what_a_run_has_used_can_be_seen_while_its_end_is_on_its_way_to_the_disk(life: Life) -> None:
+    life.call("look", 1)
+    life.daemon.ask(cm.CancelRun, run=life.run)
+    (answer,) = life.daemon.ask(cm.ShowRun, run=life.run)
+    assert answer.run.budgets["tool_calls"].used == 1
+    assert life.used("tool_calls") == 1
+
+
 def test_a_fence_that_was_taken_off_is_told_in_the_result_with_and_without_a_run(life: Life) -> None:
     for run in (life.run, None):
         heard = life.daemon.ask(cm.Submit, "look", '```json\n{"n": 1}\n```', run=run)
