@@ -273,8 +273,7 @@ class Judgement:
 
     def _unaffordable(self, run: LiveRun, refused: Refused) -> Refusal:
         self._runs.refused(run, refused)
-        retryable = " Others of the run are running; try again when one has ended." if not run_reason(refused) else ""
-        return Refusal(Reason.BUDGET, refused.text + retryable)
+        return Refusal(Reason.BUDGET, refused.text, passes=run_reason(refused) is None)
 
 
 def _phase_in(result: CallResult) -> Phase | None:

@@ -265,9 +265,9 @@ class Submissions:
         call = LiveCall(call_id, uid, call_id, judged, now)
         call.notices = refusal.notices
         status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else refusal.status
-        self._settlement.refuse(
-            call, machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
-        )
+        settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
+        settle.passes = refusal.passes
+        self._settlement.refuse(call, settle)
         return call
 
     def _what_of(self, call_id: str) -> Earlier:

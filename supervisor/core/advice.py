@@ -28,6 +28,7 @@ _HALF_DONE = "It was ended in the middle: files may be half written, locks left 
 _LEAVE_IT = "Leave it for so long: sent again before, it is refused again. Change the arguments, or use another tool."
 WAIT = "Wait until a person has decided. Nothing has run; do not try to get the same done in another way."
 """For a call that a person is asked about."""
+AT_ONCE = "Others of the run are running: the same may be called again when one of them has ended."
 _REFUSED = {
     Reason.APPROVAL_REQUIRED: WAIT,
     Reason.APPROVAL_REJECTED: "A person has said no. Do not try the same in another way: do something else, or stop.",
@@ -49,6 +50,8 @@ def next_action(facts: Facts, settle: Settle) -> str | None:
     """Advice on a call that was killed, lost, or kept away, or found nothing; None where the status says it all."""
     if settle.status is Status.NO_RESULT:
         return NOTHING_FOUND
+    if settle.passes:
+        return AT_ONCE
     if settle.reason in _REFUSED and settle.delivery is Delivery.NOT_DELIVERED:
         return _REFUSED[settle.reason]
     if (

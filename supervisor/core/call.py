@@ -185,6 +185,8 @@ class Settle(msgspec.Struct):
     death: Death | None = None
     late_result: bool = False
     detail: str = ""
+    passes: bool = False
+    """It was refused for what others are doing just now."""
 
 
 class Retry(msgspec.Struct):

@@ -53,7 +53,8 @@ class Judged(msgspec.Struct):
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
-    """Why a call is not executed. ``status``: what it is then; ``notices`` go into its result."""
+    """Why a call is not executed. ``status``: what it is then; ``notices`` go into its result; ``passes``: as it is it
+    may be sent again when others have ended."""
 
     def __init__(
         self,
@@ -61,9 +62,10 @@ class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, no
         message: str,
         status: Status = Status.NOT_EXECUTED,
         notices: Sequence[Notice] = (),
+        passes: bool = False,
     ) -> None:
         super().__init__(message)
-        self.reason, self.status, self.notices = reason, status, list(notices)
+        self.reason, self.status, self.notices, self.passes = reason, status, list(notices), passes
 
 
 class Host(msgspec.Struct):

@@ -172,7 +172,7 @@ def _reaches_elsewhere(facts: Facts) -> bool:
 
 
 def _retryable(facts: Facts, settle: Settle) -> bool:
-    if settle.reason in _RETRYABLE:
+    if settle.reason in _RETRYABLE or settle.passes:
         return True
     # A stop of the daemon ends calls that nobody asked to end: what changes nothing may be asked for again.
     lost = settle.status in (Status.CRASHED, Status.KILLED) or settle.reason is Reason.SHUTDOWN

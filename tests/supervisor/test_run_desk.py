@@ -299,6 +299,18 @@ def test_an_answer_that_nobody_asked_for_is_told_apart(life: Life) -> None:
     assert life.events("run_settled")[-1]["reason"] == "final_text"
 
 
+def test_one_call_too_many_at_once_is_refused_and_may_come_again() -> None:
+    life = Life(limits={"branches": 1})
+    first = life.daemon.submit("look", 1, run=life.run)
+    (refused,) = [one.result for one in life.daemon.submit("look", 2, run=life.run) if isinstance(one, cm.Settled)]
+    assert (refused.status, refused.reason, refused.retryable) == ("not_executed", "budget", True)
+    assert "when one of them has ended" in refused.next_action
+    life.daemon.settle_down()
+    assert first[-1].result.status == "ok"
+    assert life.call("look", 2).status == "ok"
+    life.end()
+
+
 def test_what_a_run_has_used_can_be_seen_while_its_end_is_on_its_way_to_the_disk(life: Life) -> None:
     life.call("look", 1)
     life.daemon.ask(cm.CancelRun, run=life.run)
