@@ -53,9 +53,11 @@ NS_FOREVER = 1 << 62
 class Starter(Protocol):
     """What is wanted of calls; `calls.Calls` is one."""
 
-    def ask(self, call: LiveCall, asked: approval_rows.Changes, text: str, announced: Callable[[], None]) -> None:
+    def ask(
+        self, call: LiveCall, asked: approval_rows.Changes, text: str, announced: Callable[[], Refusal | None]
+    ) -> None:
         """Settle a new call as waiting, once ``asked`` is on the disk. ``announced``: it is about to be told; what is
-        appended then is on the disk together with it."""
+        appended then is on the disk together with it. It may answer that nobody is asked after all, and why."""
 
     def approved(self, checkpoint: Checkpoint, edited: str | None, run: LiveRun | None) -> Prepared:
         """The call that comes of an approval. Raises Refusal."""
@@ -140,7 +142,7 @@ class Approvals:
         call.approval, call.also = approval.id, approval_rows.pending(approval.id)
         call.watchers[approval, 0] = lambda result: self._told(approval, result)
         rows = approval_rows.asked(checkpoint, checkpoint.packed())
-        self.calls.ask(call, rows, sentence(checkpoint), functools.partial(self._announced, approval))
+        self.calls.ask(call, rows, sentence(checkpoint), functools.partial(self._call_announced, approval))
 
     def confirm(self, run: LiveRun, arguments: str, why: str) -> None:
         """Ask a person about the end of a run, which waits for that. Raises Refusal."""
@@ -165,6 +167,13 @@ class Approvals:
         self._journal.append(rows, lambda _durable: told(approval))
         self._announced(approval)
         return approval
+
+    def _call_announced(self, approval: LiveApproval) -> Refusal | None:
+        """What asks is a call. Its run may be stopping by now: then there is nothing to ask, and the call says so."""
+        refusal = None if approval.checkpoint.run is None else self.runs.objection(approval.checkpoint)
+        if refusal is None:
+            self._announced(approval)
+        return refusal
 
     def _announced(self, approval: LiveApproval) -> None:
         """Its run waits before anybody hears of it: a run that is said to wait does so in the next life too."""

@@ -29,7 +29,7 @@ from supervisor.containment.workers import Worker
 from supervisor.core import admission
 from supervisor.core import call as machine
 from supervisor.core.checkpoints import Checkpoint
-from supervisor.core.intake import Host
+from supervisor.core.intake import Host, Refusal
 from supervisor.core.quarantine import QuarantineSettings
 from supervisor.core.respawn import Cause
 from supervisor.core.tools import Tools
@@ -200,14 +200,18 @@ class Calls:
 
     # ------------------------------------------------------------ from approvals
 
-    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], None]) -> None:
+    def ask(
+        self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], Refusal | None]
+    ) -> None:
         """A person must be asked: the call settles as waiting for that once ``asked`` is on the disk, and with it what
-        ``announced()`` appends."""
+        ``announced()`` appends; or as refused, when that is what it answers."""
 
         def waits(call: LiveCall) -> None:
             waiting = machine.EndAsked(Status.WAITING_FOR_APPROVAL, Reason.APPROVAL_REQUIRED, now_ns(), text)
             with self._journal.together():
-                announced()
+                refusal = announced()
+                if refusal is not None:
+                    waiting = machine.EndAsked(refusal.status, refusal.reason, now_ns(), str(refusal))
                 self._feed(call, waiting)
 
         if call.machine.state is machine.State.WAITING:

@@ -125,12 +125,20 @@ class Judgement:
             self._runs.feed(run, machine.Waited(*waits, now_ns(), str(refusal)))
             raise
 
-    def afford(self, look: Look) -> None:
-        """Whether the budget does for a call that a person is about to be asked for. Raises Refusal."""
-        self._runs.say_charges(look.run)  # the call's own event comes when it is approved
-        refused = self._ledger.can(look.run.node, call_amounts(look.ask.tool))
+    def asks(self, look: Look, call: LiveCall) -> None:
+        """A person is about to be asked for a call: it is of its run until that is told. Raises Refusal: the budget
+        would not do for it."""
+        run = look.run
+        self._runs.say_charges(run)  # the call's own event comes when it is approved
+        refused = self._ledger.can(run.node, call_amounts(look.ask.tool))
         if refused is not None:
-            raise self._unaffordable(look.run, refused)
+            raise self._unaffordable(run, refused)
+        run.in_flight[call.id] = call
+        call.over = lambda _result: self._asked(run, call)
+
+    def _asked(self, run: LiveRun, call: LiveCall) -> None:
+        run.in_flight.pop(call.id)
+        self._runs.feed(run, machine.Ended(now_ns()))
 
     def enter(self, look: Look, call: LiveCall) -> Stake:
         """Bind what a call takes of its run's budget. Raises Refusal."""

@@ -65,6 +65,14 @@ class RunApprovals:
             {name: view.left for name, view in budgets.items()},
         )
 
+    def objection(self, frozen: Checkpoint) -> Refusal | None:
+        """Why a run takes no call by now, about which a person was to be asked."""
+        try:
+            self._judgement.run_of(frozen.run or "", frozen.uid)
+        except Refusal as refusal:
+            return refusal
+        return None
+
     def asked(self, approval: LiveApproval) -> None:
         """A call of a run waits for a person, and that is told."""
         run = self._find(approval.checkpoint)

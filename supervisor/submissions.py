@@ -88,7 +88,7 @@ class Submissions:
         begun = False
         try:
             call = self._answered(call_id, submit, uid, now, run)
-            begun = isinstance(call, LiveCall) and call.id == call_id and call.stake is not None
+            begun = isinstance(call, LiveCall) and call.id == call_id and call.result is None
         finally:
             if not begun:
                 self._judgement.comes_to_nothing(run)
@@ -223,7 +223,7 @@ class Submissions:
         if call.asks is None:
             call.stake = self._judgement.enter(look, call)
         else:
-            self._judgement.afford(look)
+            self._judgement.asks(look, call)
         if call.claim is None and not call.judged.contract.read_only:
             call.key = self._decision_key(call, run, args_fp)
         return call

@@ -88,9 +88,11 @@ class Calls:
         self.refusals: list[tuple[Reason, str]] = []
         self.not_now: Refusal | None = None
 
-    def ask(self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], None]) -> None:
+    def ask(
+        self, call: LiveCall, asked: tuple[Change, ...], text: str, announced: Callable[[], Refusal | None]
+    ) -> None:
         self._world.disk.append(asked)
-        announced()
+        assert announced() is None
         call.tell(self._result(call, Status.WAITING_FOR_APPROVAL))
 
     def _result(self, call: LiveCall, status: Status) -> CallResult:
@@ -126,6 +128,9 @@ class Runs:
 
     def frame_of(self, run: Any, decision: str) -> Frame:
         return Frame("goal", decision, 0, 1_000, {})
+
+    def objection(self, frozen: Checkpoint) -> Refusal | None:
+        return None
 
     def asked(self, approval: LiveApproval) -> None:
         self.said.append(("asked", approval.id))

@@ -95,6 +95,42 @@ def test_a_call_is_in_the_log_before_what_is_done_for_it_and_a_run_ends_behind_t
     life.end()
 
 
+def asked_about(life: Life) -> list[Any]:
+    """What a call hears that a person is about to be asked about; the disk has not got the question yet."""
+    return life.daemon.submit("send", 1, run=life.run)
+
+
+def test_a_run_is_not_done_while_a_person_is_about_to_be_asked_about_a_call(life: Life) -> None:
+    heard = asked_about(life)
+    assert isinstance(life.say(cm.FinishRun, answer="done"), cm.FinishRefused)
+    life.daemon.settle_down()
+    assert heard[-1].result.status == "waiting_for_approval"
+    assert life.view().status == "waiting_for_approval"
+    assert life.kinds()[-4:] == ["approval_asked", "finish_refused", "call_ended", "run_suspended"]
+
+
+def test_a_call_about_which_a_person_is_about_to_be_asked_ends_with_its_run(life: Life) -> None:
+    heard = asked_about(life)
+    stop = life.say(cm.CancelRun).stop
+    life.daemon.settle_down()
+    result = heard[-1].result
+    assert (result.status, result.reason, result.delivery) == ("cancelled", "client", "not_delivered")
+    assert (stop.status, life.kinds()[-1]) == ("cancelled", "run_settled")
+    assert life.daemon.ask(cm.ListApprovals)[0].approvals == []
+
+
+def test_nobody_is_asked_about_a_call_whose_run_has_come_to_its_end_meanwhile() -> None:
+    life = Life(limits={"tool_calls": 1})
+    heard = asked_about(life)
+    life.daemon.submit("look", 1, run=life.run)
+    assert life.daemon.submit("look", 2, run=life.run)[-1].result.reason == "budget"
+    life.daemon.settle_down()
+    assert (heard[-1].result.status, heard[-1].result.reason) == ("not_executed", "budget")
+    assert life.say(cm.WaitRun).stop.reason == "tool_call_budget"
+    assert life.kinds()[-3:] == ["call_ended", "approval_decided", "run_settled"]
+    life.end()
+
+
 @pytest.mark.behaviour("M069")
 def test_another_attempt_at_a_model_is_charged_before_its_wait_and_is_in_the_log(life: Life) -> None:
     reserved = life.reserve()
