@@ -8,12 +8,14 @@ from typing import Literal
 import click
 
 from deadlined.cli._columns import print_columns
+from deadlined.cli._confirmed import end_of
 from deadlined.cli._options import client_options
 from deadlined.cli._report import print_json, print_result
 from deadlined.cli._screen import printable
 from deadlined.cli._session import complete_approvals, complete_runs, open_client
 from deadlined.cli._waiting import wait_for
 from deadlined.cli.call import read_arguments
+from deadlined.cli.run_steering import print_end
 from deadlined.client import CallHandle
 from protocol._client_messages import Decided, Pending
 from protocol._outcomes import CallResult, exit_code
@@ -68,6 +70,8 @@ def approve_command(
 ) -> int:
     """Let the call that waits as ID run, wait for its result, and exit as it did. Ctrl-C ends the wait, not the call.
 
+    Of an answer that is to be confirmed (tool finish) wait for what comes of its run, and exit as `run finish` does.
+
     \b
     Example:
       deadlined approve a_1a2b3c --note 'the branch is mine'
@@ -75,9 +79,11 @@ def approve_command(
     text = read_arguments(arguments)
     with open_client(socket_path) as client:
         decided = client.approve(approval, note=note, arguments=text, scope=scope)
-        if no_wait or decided.call is None:
+        if no_wait:
             _print_decided(decided, decided.call, as_json)
             return 0
+        if decided.call is None:  # it was the end of a run that was confirmed
+            return print_end(end_of(client.attach_run(decided.approval.run or ""), approval), as_json)
         result = _result_of(client.handle(decided.call), decided.approval.tool)
     print_result(result, as_json)
     return exit_code(result.status, result.reason)

@@ -16,7 +16,7 @@ from deadlined.cli.call import read_arguments
 from deadlined.runs import Run
 from protocol._checks import FieldValue
 from protocol._client_messages import FinishRefused
-from protocol._runs import RunView
+from protocol._runs import RunView, StopRecord
 
 NOT_YET = 75
 """EX_TEMPFAIL of sysexits.h, as of ``deadlined result``: not done, and it goes on. No run exits by it."""
@@ -140,13 +140,18 @@ def finish_command(run: str, answer: str, fields: str | None, socket_path: str |
     facts = _read_fields(fields)
     with open_client(socket_path) as client:
         end = client.attach_run(run).finish(answer, facts)
+    return print_end(end, as_json)
+
+
+def print_end(end: StopRecord | FinishRefused, as_json: bool) -> int:
+    """What a finish has come to; returns the exit code of that."""
     if not isinstance(end, FinishRefused):
         return print_stop(end, as_json)
     if as_json:
-        print_json({"run": run, "finished": False, "refusals": end.refusals, "feedback": end.feedback})
+        print_json({"run": end.run, "finished": False, "refusals": end.refusals, "feedback": end.feedback})
     else:
         print_whole(end.feedback)
-        click.echo(printable(f"{run} is not done ({end.refusals}. refusal); it goes on"), err=True)
+        click.echo(printable(f"{end.run} is not done ({end.refusals}. refusal); it goes on"), err=True)
     return NOT_YET
 
 

@@ -6,8 +6,10 @@ import time
 import pytest
 
 from protocol import _client_messages as cm
+from protocol._events import Event
 from protocol._outcomes import CallResult, ErrorClass, ErrorInfo, Reason, Status
-from protocol._runs import ApprovalView, OpenEffect
+from protocol._runs import ApprovalView, OpenEffect, RunReason, RunStatus
+from tests.deadlined.conftest import run_view, stop_record
 
 NOW_MS = int(time.time() * 1_000)
 WAITS = ApprovalView("a_1", 0, "r_1", "c_1", "shell", '{"argv":\n["ls\x1b[2J"]}', "write", "pending", NOW_MS, 2**50)
@@ -66,6 +68,41 @@ def test_approve_without_waiting_prints_the_id_of_the_call(fake_daemon, command,
     assert (told["call"], told["approval"]["approval"]) == ("c_2", "a_1")
     assert not heard(fake_daemon, cm.Wait)
     assert heard(fake_daemon, cm.Decide)[0].arguments is None
+
+
+def log(*events):
+    """Events of a run: kind, and what it says."""
+    return [Event(seq, 0, kind, None, "r_1", 0, data, "") for seq, (kind, data) in enumerate(events, 1)]
+
+
+REFUSED = ("finish_refused", {"refusals": 2, "text": "1 failed"})
+SUSPENDED = ("run_suspended", {})
+SETTLED = ("run_settled", {})
+WAITING = stop_record(RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED)
+
+
+@pytest.mark.parametrize(
+    ("after", "stands", "exits", "said"),
+    [
+        ([SETTLED], None, 3, "budget_exhausted (step_budget)"),
+        ([REFUSED], None, 75, "1 failed"),
+        ([SUSPENDED], WAITING, 4, "waiting_for_approval"),
+        ([SUSPENDED, REFUSED], None, 75, "1 failed"),
+    ],
+)
+def test_approve_of_an_answer_waits_for_what_comes_of_its_run(
+    fake_daemon, command, decides, after, stands, exits, said
+):
+    decides.call = None
+    used = [("approval_consumed", {"approval": name}) for name in ("a_0", "a_1")]
+    before = ("finish_refused", {"refusals": 1, "text": "an earlier one"})
+    events = log(before, used[0], SUSPENDED, before, used[1], ("call_ended", {}), *after)
+    fake_daemon.on[cm.ShowRun] = lambda m: [cm.RunState(m.id, run_view(stands))]
+    fake_daemon.on[cm.ReadEvents] = lambda m: [cm.Events(m.id, events[m.after :], len(events))]
+    fake_daemon.on[cm.WaitRun] = lambda m: [cm.RunSettled(m.id, stop_record())]
+    code, out, _ = command("approve", "a_1")
+    assert (code, said in out) == (exits, True)
+    assert command("approve", "a_1", "--no-wait") == (0, "a_1: pending\n", "")
 
 
 def test_reject_tells_why_and_may_end_the_run(fake_daemon, command, decides):
