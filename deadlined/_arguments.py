@@ -1,7 +1,8 @@
 """What a caller passes, turned into a Submit: arguments into JSON text, strictly, and paths made the daemon's.
 
-Raises InvalidArguments (a ValueError) for what could not be said on the wire at all; what can be said and is wrong all
-the same (a deadline of 0, a field the tool does not have) is the daemon's to judge, and comes back as a result.
+Raises InvalidArguments (a ValueError) for what could not be said on the wire at all, and TypeError for an option that
+there is not; what can be said and is wrong all the same (a deadline of 0, a field the tool does not have) is the
+daemon's to judge, and comes back as a result.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ class SubmitOptions(TypedDict, total=False):
     min_isolation: IsolationLevel | None
 
 
+_OPTIONS = frozenset(SubmitOptions.__annotations__)
+
+
 def submit_message(tool: str, arguments: Arguments | None, options: SubmitOptions) -> Submit:
     """The message without its number. Raises InvalidArguments for arguments that no JSON text can carry."""
+    refuse_unknown(options, _OPTIONS)
     cwd = options.get("cwd")
     return Submit(
         id=0,
@@ -47,6 +52,13 @@ def submit_message(tool: str, arguments: Arguments | None, options: SubmitOption
         min_containment=options.get("min_containment"),
         min_isolation=options.get("min_isolation"),
     )
+
+
+def refuse_unknown(options: Mapping[str, object], known: frozenset[str]) -> None:
+    """Raises TypeError for an option that there is not, as Python does: ``deadline=2000`` would be no deadline."""
+    if not known.issuperset(options):
+        unknown = ", ".join(repr(name) for name in options if name not in known)
+        raise TypeError(f"no option {unknown}; there are {', '.join(sorted(known))}")
 
 
 def arguments_text(arguments: Arguments | None) -> str:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, TypeVar
 
+from deadlined._arguments import refuse_unknown
 from deadlined._conversation import Exchange
 from deadlined._errors import RunStopped
 from protocol import _client_messages as cm
@@ -23,6 +24,7 @@ from protocol._checks import Check, FieldValue
 from protocol._runs import AgentOptions, OnDisconnect, RunStatus, RunView, StopRecord
 
 Going = TypeVar("Going", cm.RunState, cm.ModelReserved, cm.EvidenceTaken)
+Item = TypeVar("Item")
 
 
 class RunOptions(TypedDict, total=False):
@@ -42,8 +44,13 @@ class RunOptions(TypedDict, total=False):
     wrapup: bool
 
 
+_OPTIONS = frozenset(RunOptions.__annotations__)
+
+
 def open_message(options: RunOptions, on_disconnect: OnDisconnect, agent: AgentOptions | None = None) -> cm.OpenRun:
-    """The message without its number. What is wrong with a limit or the deadline is the daemon's to judge."""
+    """The message without its number. What is wrong with a limit or the deadline is the daemon's to judge. Raises
+    TypeError for an option that there is not, and for one text where a list is wanted."""
+    refuse_unknown(options, _OPTIONS)
     workspace = options.get("workspace")
     return cm.OpenRun(
         id=0,
@@ -54,11 +61,18 @@ def open_message(options: RunOptions, on_disconnect: OnDisconnect, agent: AgentO
         session=options.get("session"),
         parent=options.get("parent"),
         workspace=None if workspace is None else os.path.abspath(os.fspath(workspace)),
-        checks=list(options.get("checks", [])),
+        checks=listed("checks", options.get("checks", [])),
         on_disconnect=options.get("on_disconnect", on_disconnect),
         wrapup=options.get("wrapup", False),
         agent=agent,
     )
+
+
+def listed(name: str, items: Sequence[Item]) -> list[Item]:
+    """A list of them. Raises TypeError for a text, which would become a list of its letters."""
+    if isinstance(items, str):
+        raise TypeError(f"{name} is a list; for one: {name}=[{items!r}]")
+    return list(items)
 
 
 def going_on(exchange: Exchange, kind: type[Going]) -> Going:

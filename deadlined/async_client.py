@@ -18,7 +18,7 @@ from deadlined._async_line import AsyncLine
 from deadlined._conversation import Exchange, Kind, cancel_of, was_live
 from deadlined._errors import DaemonNotRunning
 from deadlined._following import POLL_S, EventCursor, OutputCursor
-from deadlined._run_words import RunOptions, open_message
+from deadlined._run_words import RunOptions, listed, open_message
 from deadlined.async_runs import AsyncRun, open_block
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
@@ -202,7 +202,7 @@ class AsyncClient:
 
         Raises RequestRefused, also for a model that cannot be had.
         """
-        agent = AgentOptions(model, plan, list(constraints))
+        agent = AgentOptions(model, plan, listed("constraints", constraints))
         options["goal"] = task
         return await self._opened(open_message(options, "keep", agent))
 

@@ -15,7 +15,7 @@ from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submi
 from deadlined._blocking import BlockingLine, connect
 from deadlined._conversation import Exchange, Kind, cancel_of, was_live
 from deadlined._following import POLL_S, EventCursor, OutputCursor
-from deadlined._run_words import RunOptions, open_message
+from deadlined._run_words import RunOptions, listed, open_message
 from deadlined.runs import Run, open_block
 from protocol import _client_messages as cm
 from protocol._contracts import ToolDescription
@@ -170,7 +170,7 @@ class Client:
 
         Raises RequestRefused, also for a model that cannot be had.
         """
-        agent = AgentOptions(model, plan, list(constraints))
+        agent = AgentOptions(model, plan, listed("constraints", constraints))
         options["goal"] = task
         return self._opened(open_message(options, "keep", agent))
 

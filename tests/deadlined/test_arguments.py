@@ -84,3 +84,8 @@ def test_a_relative_cwd_is_the_clients(tmp_path, monkeypatch):
 def test_a_deadline_that_can_be_said_is_left_for_the_daemon_to_judge():
     for deadline in (0, -1, float("nan"), 1e300, "5"):
         assert submit_message("t", {}, {"deadline_ms": deadline}).deadline_ms is deadline
+
+
+def test_an_option_that_there_is_not_is_refused_and_not_passed_over():
+    with pytest.raises(TypeError, match=r"no option 'deadline'; there are cwd, deadline_ms"):
+        submit_message("t", {}, {"deadline": 2_000})

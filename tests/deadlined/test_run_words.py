@@ -27,6 +27,16 @@ def test_a_workspace_is_told_as_an_absolute_path_and_options_as_they_are(tmp_pat
     assert open_message({**asked, **more}, "keep") == cm.OpenRun(id=0, **asked, **{**more, "workspace": str(tmp_path)})
 
 
+def test_an_option_of_a_run_that_there_is_not_is_refused_and_not_passed_over():
+    with pytest.raises(TypeError, match="no option 'limit'; there are checks"):
+        open_message({"limit": {"steps": 3}}, "cancel")
+
+
+def test_one_check_is_no_list_of_its_letters():
+    with pytest.raises(TypeError, match=r"checks=\['pytest -q'\]"):
+        open_message({"checks": "pytest -q"}, "cancel")
+
+
 def test_a_run_that_goes_on_answers_and_one_that_does_not_raises_its_record():
     state = cm.RunState(1, run_view())
     assert going_on(_answered(state), cm.RunState) is state
