@@ -19,13 +19,15 @@ from typing import TypeVar
 from deadlined._errors import ConnectionLost, DeadlinedError, NotUnderstood, RequestRefused
 from protocol import _client_messages as cm
 from protocol._client_messages import Answer, Request
-from protocol._codecs import client_to_daemon
+from protocol._codecs import client_to_daemon, ill_typed
 from protocol._errors import InvalidArguments, LocalProtocolError, RemoteProtocolError
 from protocol._framing import FRAME_HARD_LIMIT, FRAME_LIMIT, FrameBuffer
 from protocol._links import ClientLink, Speaker
 
 Kind = TypeVar("Kind")
 
+_LENGTH = 4
+"""Bytes of a frame before its body."""
 UNKNOWN_CALL = "unknown_call"
 """The daemon's code for a call, or a submit, that it does not know (any more)."""
 
@@ -123,8 +125,9 @@ class Conversation:
     def ask(self, request: Request) -> tuple[Exchange, bytes]:
         """Number ``request`` and open its exchange; write the bytes at once, in the order of the asking.
 
-        Raises InvalidArguments (a ValueError) for a request that cannot be encoded or is larger than the daemon takes
-        (nothing was opened), and the connection's error when it has ended.
+        Raises InvalidArguments (a ValueError) for a request that cannot be encoded, that no daemon would understand (a
+        number where a text is wanted) or that is larger than the daemon takes (nothing was opened), and the
+        connection's error when it has ended.
         """
         if self.error is not None:
             raise self.error
@@ -165,10 +168,12 @@ class Conversation:
             data = self._codec.pack(message)
         except LocalProtocolError as error:
             raise InvalidArguments(str(error)) from error
+        if fault := ill_typed(message, data[_LENGTH:]):  # the daemon would end the connection for it, and all its calls
+            raise InvalidArguments(f"a {type(message).__name__} cannot be sent: {fault}")
         limit = self.welcome.frame_limit if self.welcome else FRAME_LIMIT
-        if len(data) - 4 > limit:
+        if len(data) - _LENGTH > limit:
             raise InvalidArguments(
-                f"a request of {len(data) - 4} bytes; this daemon takes at most {limit} in one message"
+                f"a request of {len(data) - _LENGTH} bytes; this daemon takes at most {limit} in one message"
             )
         self._link.say(message)
         return data

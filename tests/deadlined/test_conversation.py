@@ -198,6 +198,25 @@ def test_what_cannot_be_said_is_a_value_error_and_opens_nothing(talk):
     assert talk.receive(b"") == []
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        lambda: cm.Submit(id=0, tool="t", key=5),
+        lambda: cm.Submit(id=0, tool="t", split_streams="yes"),
+        lambda: cm.Submit(id=0, tool="t", max_output_bytes=0),
+        lambda: cm.OpenRun(id=0, on_disconnect="stay"),
+        lambda: cm.OpenRun(id=0, checks=[5]),
+        lambda: cm.FinishRun(id=0, run="r_1", answer=42),
+    ],
+)
+def test_what_no_daemon_would_understand_is_a_value_error_and_costs_nobody_the_connection(talk, peer, request_):
+    exchange, data = talk.ask(cm.Submit(id=0, tool="t"))
+    peer.hear(data)
+    with pytest.raises(ValueError, match=r"cannot be sent: .* - at `\$\."):
+        talk.ask(request_())
+    assert talk.receive(peer.say(cm.Settled(exchange.request.id, RESULT))) == [exchange]
+
+
 def test_a_late_answer_cannot_revive_what_is_over(talk, peer):
     exchange, data = talk.ask(cm.Submit(id=0, tool="t"))
     peer.hear(data)
