@@ -430,7 +430,7 @@ class RunMachine:
             return (Check(self._passed),) if self._passed < self.checks else self._complete(given.now_ns)
         self.state, self._said = State.RUNNING, None
         self.refusals += given.ran
-        if self.refusals < self.most_refusals:
+        if self.refusals <= self.most_refusals:
             return (RefuseFinish(given.feedback, self.refusals),)
         detail = f"its finish was refused {self.refusals} times: {given.feedback}"
         return self._stop_for(StopAsked(RunStatus.STUCK, RunReason.NO_PROGRESS, given.now_ns, detail, phase="complete"))

@@ -51,9 +51,10 @@ def test_a_tool_s_ok_completes_nothing_until_the_file_is_as_it_must_be(client: C
     assert (used, end.budgets["tool_calls"].used) == (2, 2), "no look of a check is the run's to pay"
 
 
-def test_a_file_that_cannot_be_looked_at_refuses_and_three_times_is_stuck(client: Client, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_looked_at_refuses_three_times_and_then_the_run_is_stuck(client: Client, tmp_path: Path) -> None:
     run = client.open_run(workspace=tmp_path, checks=[FileCheck("../outside", matches="x")])
     assert "outside" in refused(run)
+    refused(run)
     refused(run)
     end = stopped(run.finish("done"))
     assert (end.status, end.phase, end.answer) == ("stuck", "complete", None)
@@ -82,6 +83,7 @@ def test_a_person_confirms_behind_the_checks_and_before_the_last_ones(client: Cl
     checks = ["test -e done", PersonCheck("Is it right?"), "test -e checked"]
     run = client.open_run(workspace=tmp_path, checks=checks)
     refused(run)
+    refused(run)
     assert client.approvals(run=run.id) == [], "nobody is asked about what does not hold"
     (tmp_path / "done").touch()
     waits = stopped(run.finish("first"))
@@ -96,7 +98,7 @@ def test_a_person_confirms_behind_the_checks_and_before_the_last_ones(client: Cl
     run.finish("second")
     (asked,) = client.approvals(run=run.id)
     assert client.approve(asked.approval).call is None
-    assert run.wait().status == "stuck", "a yes is no pass for the check behind it, which was the third to refuse"
+    assert run.wait().status == "stuck", "a yes is no pass for the check behind it, which refused once too often"
     kinds = [event.kind for event in run.events()]
     assert kinds.count("run_suspended") == kinds.count("run_resumed") == kinds.count("approval_decided") == 2
     assert [event.data["run_seq"] for event in run.events()] == list(range(1, len(kinds) + 1))

@@ -218,12 +218,13 @@ def test_a_person_s_no_refuses_the_finish_and_the_run_goes_on() -> None:
     assert run.on(machine.FinishAsked("43", 300)) == (machine.Check(0),)
 
 
-def test_the_third_no_of_a_person_is_stuck() -> None:
+def test_a_person_s_no_is_told_three_times_and_the_fourth_is_stuck() -> None:
     run = RunMachine(DEADLINE, checks=1)
-    for now in (10, 20, 30):
-        run.on(machine.FinishAsked("", now))
-        run.on(machine.Waited(*CONFIRMATION, now))
-        effects = run.on(machine.CheckEnded("no", now))
+    for number in (1, 2, 3, 4):
+        run.on(machine.FinishAsked("", number))
+        run.on(machine.Waited(*CONFIRMATION, number))
+        effects = run.on(machine.CheckEnded("no", number))
+        assert number == 4 or machine.RefuseFinish("no", number) in effects
     assert settled(effects).status is RunStatus.STUCK
 
 
@@ -256,11 +257,12 @@ def test_checks_that_could_not_be_run_count_for_nothing() -> None:
         )
 
 
-def test_a_finish_that_is_refused_three_times_is_stuck() -> None:
-    run = RunMachine(DEADLINE, checks=True)
-    for now in (5, 6):
-        run.on(machine.FinishAsked("", now))
-        run.on(machine.CheckEnded("red", now))
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_a_refused_finish_is_told_as_often_as_it_may_be_and_once_more_the_run_is_stuck(most: int) -> None:
+    run = RunMachine(DEADLINE, checks=True, most_refusals=most)
+    for number in range(1, most + 1):
+        run.on(machine.FinishAsked("", number))
+        assert run.on(machine.CheckEnded("red", number)) == (machine.RefuseFinish("red", number),)
     run.on(machine.FinishAsked("", 7))
     assert settled(run.on(machine.CheckEnded("red", 7))).status is RunStatus.STUCK
 
