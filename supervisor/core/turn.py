@@ -48,7 +48,7 @@ from supervisor.core.turn_words import Effects, Input, Proposed, Reserved, Terms
 
 _BYTES_PER_TOKEN = 3
 """Fewer than a token of any language has on average: what is set aside for a turn should do."""
-_NOT_ALONE = "{} must stand alone in its turn; it was not done. The other calls were made"
+_NOT_ALONE = "{} must stand alone in its turn; it was not done"
 
 
 class State(Enum):

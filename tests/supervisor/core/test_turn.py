@@ -124,6 +124,15 @@ def test_a_malformed_finish_is_refused_with_what_it_takes_and_counted_by_the_dae
     assert "answr" in loop.told()[0]
 
 
+def test_two_that_must_stand_alone_are_both_refused_and_neither_is_said_to_be_done():
+    loop = Loop()
+    loop.says(call("ask_user", question="which?"), call("finish", answer="done"))
+    assert loop.wanted(words.Act).proposed == ()
+    loop.on(words.Acted(()))
+    assert len(loop.told()) == 2
+    assert not any("were made" in told for told in loop.told())
+
+
 def test_text_alone_is_an_answer_and_takes_the_same_way():
     loop = Loop()
     loop.says(text="it is done", stop="end")
