@@ -12,6 +12,7 @@ from protocol import InvalidArguments
 from protocol._checks import FieldValue
 from supervisor.core.arguments import parse
 from supervisor.core.model_events import ToolCall, ToolSpec
+from supervisor.core.run_wishes import MOST_ANSWER, refuse_fields, too_long
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 _SHOWN = 400
@@ -81,7 +82,14 @@ def read_host_call(call: ToolCall) -> HostCall:
     said = read_as(_FORMS[call.name], call)
     if isinstance(said, Question) and not said.question.strip():
         raise HostToolError("ask_user takes a question; it was given an empty one")
+    if isinstance(said, Finish) and (why := refuse_finish(said)) is not None:
+        raise HostToolError(why)
     return said
+
+
+def refuse_finish(finish: Finish) -> str | None:
+    """Why the daemon would not take it, whatever its checks say; None: it would."""
+    return too_long("the answer", finish.answer, MOST_ANSWER) or refuse_fields(finish.fields)
 
 
 def read_as(form: type[Form], call: ToolCall) -> Form:

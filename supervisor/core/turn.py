@@ -37,7 +37,7 @@ from supervisor.core.arguments import is_cut
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.context import NO_PINS
 from supervisor.core.conversation import Conversation, sayable
-from supervisor.core.host_tools import FINISH, Finish, HostToolError
+from supervisor.core.host_tools import FINISH, Finish, HostToolError, refuse_finish
 from supervisor.core.model_events import Message, Request, ToolCall, Usage
 from supervisor.core.observations import observation
 from supervisor.core.own_tools import OwnTools, Told
@@ -220,9 +220,10 @@ class TurnMachine:
         return _NOT_ALONE.format(call.name) if self.own.is_own(call) else self.own.barred(call)
 
     def _do_text(self, text: str) -> Effects:
-        why = self.own.not_yet()
+        finish = Finish(text)
+        why = self.own.not_yet() or refuse_finish(finish)
         if why is None:
-            return self._ask_finish(None, Finish(text), plain=True)
+            return self._ask_finish(None, finish, plain=True)
         self.conversation.said_by_user(f"[host] The task is not finished: {why}", self.round)
         return self._act([words.Declined(ToolCall("", FINISH.name, ""), why, self.decision)])
 

@@ -124,6 +124,18 @@ def test_a_malformed_finish_is_refused_with_what_it_takes_and_counted_by_the_dae
     assert "answr" in loop.told()[0]
 
 
+@pytest.mark.parametrize("asked", [{"text": "x" * 64_001}, {"calls": [call("finish", answer="x" * 64_001)]}])
+def test_an_answer_that_the_daemon_would_not_take_is_counted_by_it_like_any_malformed_call(asked):
+    loop = Loop()
+    loop.says(*asked.get("calls", []), text=asked.get("text", ""))
+    (declined,) = loop.wanted(words.Act).declined
+    assert (declined.call.name, declined.decision) == ("finish", "d_1")
+    assert "64001 characters; allowed: at most 64000" in declined.text
+    loop.on(words.Acted(()))
+    assert "64001 characters" in loop.machine.transcript()[-1].text
+    loop.transcript_is_whole()
+
+
 def test_two_that_must_stand_alone_are_both_refused_and_neither_is_said_to_be_done():
     loop = Loop()
     loop.says(call("ask_user", question="which?"), call("finish", answer="done"))
