@@ -25,6 +25,7 @@ STOPPING until the run has stopped; SUSPENDED; SETTLED.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
@@ -37,12 +38,13 @@ from supervisor.core.arguments import is_cut
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.context import NO_PINS
 from supervisor.core.conversation import Conversation, sayable
-from supervisor.core.host_tools import FINISH, Finish, HostToolError, refuse_finish
+from supervisor.core.host_tools import FINISH, Finish, HostToolError, read_as, refuse_finish
 from supervisor.core.model_events import Message, Request, ToolCall, Usage
 from supervisor.core.observations import observation
 from supervisor.core.own_tools import OwnTools, Told
 from supervisor.core.provider_failures import FailureKind, ProviderFailure, costs_nothing, give_up_reason, try_again
 from supervisor.core.retry import Delay
+from supervisor.core.run_wishes import MOST_ANSWER
 from supervisor.core.trail import Trail
 from supervisor.core.turn_words import Effects, Input, Proposed, Reserved, Terms
 
@@ -160,7 +162,7 @@ class TurnMachine:
         if self._reserved.wraps_up:
             self.conversation.decided(text, (), self.round)
             self.state = State.CHECKING
-            return (settle, words.AskFinish(Finish(text), plain=True))
+            return (settle, words.AskFinish(_last_word(text, given.calls), plain=True))
         self._calls = self.conversation.decided(text, given.calls, self.round)
         return (settle, *self._do(text))
 
@@ -374,6 +376,16 @@ class TurnMachine:
         self._finish_call = msgspec.convert(kept["finish"], ToolCall | None)
         self._finishing = kept["finishing"]
         self.state = State.SUSPENDED
+
+
+def _last_word(text: str, calls: Sequence[ToolCall]) -> Finish:
+    """What was said. A model may end by a call also where it is offered none: its answer counts where there is no text.
+    Part of what is too long is more than nothing."""
+    said = text
+    if not text.strip() and (ends := [call for call in calls if call.name == FINISH.name]):
+        with suppress(HostToolError):
+            said = sayable(read_as(Finish, ends[0]).answer)
+    return Finish(said[:MOST_ANSWER])
 
 
 def _said(failure: ProviderFailure) -> str:

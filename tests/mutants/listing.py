@@ -709,7 +709,7 @@ MUTANTS = (
         (
             "            self.conversation.decided(text, (), self.round)\n"
             "            self.state = State.CHECKING\n"
-            "            return (settle, words.AskFinish(Finish(text), plain=True))\n"
+            "            return (settle, words.AskFinish(_last_word(text, given.calls), plain=True))\n"
         ),
         "            pass\n",
         _TURN_SUITE,

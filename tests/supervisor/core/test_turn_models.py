@@ -10,6 +10,7 @@ from protocol._runs import RunReason
 from supervisor.core import turn_words as words
 from supervisor.core.briefing import WRAP_UP
 from supervisor.core.context import Pins
+from supervisor.core.host_tools import Finish
 from supervisor.core.model_events import Usage
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
 from supervisor.core.retry import DEMO
@@ -154,6 +155,28 @@ def test_a_budget_that_is_used_up_leaves_a_last_word_without_tools():
     loop.on(words.Decided("this is known", (call("pay"),), "tools", None, NOW))
     assert loop.wants() == ["SettleModel", "AskFinish"], "a call in it is not made"
     assert loop.wanted(words.AskFinish).finish.answer == "this is known"
+    loop.transcript_is_whole()
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "answer"),
+    [
+        (" ", '{"answer": "7, by the log"}', "7, by the log"),
+        ("in words", '{"answer": "7"}', "in words"),
+        ("", '{"answer": "7', ""),
+        ("", '{"answer": "\\ud800"}', None),
+        ("y" * 70_000, "{}", "y" * 64_000),
+    ],
+)
+def test_a_last_word_may_come_as_the_call_that_a_model_is_used_to_end_by(text, arguments, answer):
+    loop = Loop()
+    loop.paid(wraps_up=True)
+    ends = msgspec.structs.replace(call("finish"), arguments=arguments)
+    loop.on(words.Decided(text, (call("pay"), ends), "tools", None, NOW))
+    assert loop.wants() == ["SettleModel", "AskFinish"]
+    said = loop.wanted(words.AskFinish)
+    msgspec.json.encode(said)
+    assert answer is None or said.finish == Finish(answer)
     loop.transcript_is_whole()
 
 
