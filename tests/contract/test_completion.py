@@ -51,7 +51,7 @@ def test_a_tool_s_ok_completes_nothing_until_the_file_is_as_it_must_be(client: C
     assert (used, end.budgets["tool_calls"].used) == (2, 2), "no look of a check is the run's to pay"
 
 
-def test_a_file_that_cannot_be_looked_at_refuses_three_times_and_then_the_run_is_stuck(client: Client, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_looked_at_refuses_and_the_fourth_time_is_stuck(client: Client, tmp_path: Path) -> None:
     run = client.open_run(workspace=tmp_path, checks=[FileCheck("../outside", matches="x")])
     assert "outside" in refused(run)
     refused(run)
