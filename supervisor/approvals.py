@@ -350,7 +350,7 @@ class Approvals:
         self._take_back(approval)
         self.book.decided(approval)
         in_run = self.runs.waits_for(approval)
-        answer = _answer_of(frozen, close, in_run)
+        answer = _answer_of(frozen, close, in_run, in_run or (frozen.run is None and approval.told))
         with self._journal.together():
             if answer is not None:
                 approval.executed = self.calls.answer(frozen, *answer)
@@ -411,9 +411,11 @@ class Approvals:
             self._nap.deadline = min(self._nap.deadline, trio.current_time() + self._until_next_s())
 
 
-def _answer_of(frozen: Checkpoint, close: machine.Close, in_run: bool) -> tuple[Status, Reason, str] | None:
+def _answer_of(
+    frozen: Checkpoint, close: machine.Close, in_run: bool, heard: bool
+) -> tuple[Status, Reason, str] | None:
     """What answers for a call that will not run, where somebody waits to go on: a person has said no, or a run must
-    hear that what was asked is not there any more."""
+    hear that what was asked is not there any more. ``heard``: who asks again under its key is to hear of a cancel."""
     if frozen.confirms:
         return None
     if close.state is machine.State.REJECTED:
@@ -421,7 +423,7 @@ def _answer_of(frozen: Checkpoint, close: machine.Close, in_run: bool) -> tuple[
         return Status.NOT_EXECUTED, Reason.APPROVAL_REJECTED, said
     if close.obstacle is Obstacle.MISMATCH and in_run:
         return Status.NOT_EXECUTED, Reason.APPROVAL_REQUIRED, close.text
-    if close.state is machine.State.VOID and close.obstacle is None and in_run:
+    if close.state is machine.State.VOID and close.obstacle is None and heard:
         return Status.CANCELLED, Reason.OPERATOR, close.text
     return None
 

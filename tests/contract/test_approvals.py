@@ -214,9 +214,11 @@ def test_fifty_who_approve_at_once_hear_of_one_call_which_runs_once(client, aski
 
 @pytest.mark.behaviour("M094")
 def test_what_is_cancelled_while_it_waits_never_runs(client, file):
-    asked = ask(client, file)
+    asked = ask(client, file, key="k-cancelled")
     client.handle(asked.call).cancel()
     assert refused(lambda: client.approve(asked.approval)) == "approval_void"
+    again = client.call("undeclared", {"line": "once", "file": str(file)}, key="k-cancelled")
+    assert (again.status, again.reason, again.delivery) == ("cancelled", "operator", "not_delivered")
     assert lines(file) == []
 
 

@@ -320,6 +320,7 @@ async def test_what_was_cancelled_while_it_waited_cannot_be_approved(world: Worl
     world.approvals.withdraw("c_1", "cancelled")
     assert code(await world.decide(name)) == "approval_void"
     assert world.calls.begun == []
+    assert world.calls.refusals == [(Reason.OPERATOR, "cancelled")], "which its delivery key answers with from now on"
 
 
 class Fickle(Policy):
