@@ -87,14 +87,16 @@ class ZygoteLink:
         if self._socket is None:
             raise SpawnError("zygote_lost", "there is no zygote at the moment")
         self._asked[request.worker] = answered = trio.Event()
+        answer = None
         try:
             await send_all_with(self._socket, self._codec.pack(request), descriptors)
             await answered.wait()
+            answer = self._answered.pop(request.worker, None)
         except (OSError, trio.ClosedResourceError) as error:
             raise SpawnError("zygote_lost", "the zygote does not listen") from error
         finally:
             self._asked.pop(request.worker, None)
-            answer = self._answered.pop(request.worker, None)
+            self._discard(request.worker)  # an answer that came to somebody who is interrupted
         if isinstance(answer, tuple):
             return answer[0].pid, answer[1]
         raise SpawnError(answer.code, answer.message) if answer else SpawnError("zygote_lost", "the zygote died")
@@ -204,8 +206,15 @@ class ZygoteLink:
         self._answered[message.worker] = (message, descriptors[0]) if isinstance(message, Spawned) else message
         asked.set()
 
+    def _discard(self, worker: int) -> None:
+        """Forget an answer that nobody takes, and close the pidfd in it."""
+        answer = self._answered.pop(worker, None)
+        if isinstance(answer, tuple):
+            os.close(answer[1])
+
     def _close(self, code: str, message: str) -> None:
         for worker, asked in self._asked.items():
+            self._discard(worker)  # it came, nobody has taken it yet, and its worker dies with the zygote
             self._answered[worker] = SpawnFailed(worker, code, message)
             asked.set()
         if self._socket is not None:
