@@ -18,21 +18,35 @@ from deadlined._errors import ConnectionLost, DaemonNotRunning, DaemonSilent
 from protocol._client_messages import Request
 
 READ_SIZE = 1 << 16
+AGAIN_S = 0.02
+"""Between two tries to be let in."""
 
 
 def connect(path: str, timeout_s: float) -> socket.socket:
-    """A connected socket. Raises DaemonNotRunning when nobody accepts at ``path``."""
+    """A connected socket. Raises DaemonNotRunning when nobody accepts at ``path``, DaemonSilent when somebody listens
+    there and lets nobody in for so long: as many wait already as may (connect(2), EAGAIN)."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return _connected(path)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise DaemonSilent("connection", timeout_s) from error
+        except OSError as error:
+            raise DaemonNotRunning(path, error) from error
+        time.sleep(AGAIN_S)
+
+
+def _connected(path: str) -> socket.socket:
+    """Without waiting: a connection of the unix domain is there at once or not at all."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(timeout_s)
+        connection.setblocking(False)
         connection.connect(path)
-    except OSError as error:
-        connection.close()
-        raise DaemonNotRunning(path, error) from error
     except BaseException:
         connection.close()
         raise
-    connection.settimeout(None)
+    connection.setblocking(True)
     return connection
 
 

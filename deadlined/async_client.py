@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Literal, Unpack
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 
 from deadlined._arguments import Arguments, SubmitOptions, arguments_text, submit_message
 from deadlined._async_line import AsyncLine
+from deadlined._blocking import AGAIN_S
 from deadlined._conversation import Exchange, Kind, cancel_of, was_live
-from deadlined._errors import DaemonNotRunning
+from deadlined._errors import DaemonNotRunning, DaemonSilent
 from deadlined._following import POLL_S, EventCursor, OutputCursor
 from deadlined._run_words import RunOptions, listed, open_message
 from deadlined.async_runs import AsyncRun, open_block
@@ -285,10 +286,26 @@ class AsyncClient:
         return (await self._line.answered(request)).outcome(kind)
 
     async def _connect(self) -> ByteStream:
+        """Raises what the blocking client raises."""
+        with anyio.move_on_after(self._answer_timeout_s):
+            while (stream := await self._let_in()) is None:
+                await anyio.sleep(AGAIN_S)
+            return stream
+        raise DaemonSilent("connection", self._answer_timeout_s)
+
+    async def _let_in(self) -> ByteStream | None:
+        """None: as many wait for the daemon as may. (Whoever waits until such a socket is writable is told that it is,
+        though it is not connected.)"""
         try:
-            return await anyio.connect_unix(self._path)
+            stream = await anyio.connect_unix(self._path)
         except OSError as error:
             raise DaemonNotRunning(self._path, error) from error
+        try:
+            stream.extra(SocketAttribute.raw_socket).getpeername()  # noqa: S610  # of anyio, and no database
+        except OSError:
+            await stream.aclose()
+            return None
+        return stream
 
     async def _over(self, exchange: Exchange) -> None:
         await self._line.wait_until(exchange, lambda: exchange.over)

@@ -188,3 +188,31 @@ def run_view(stop=None):
 @pytest.fixture
 def fake_run(fake_daemon):
     return FakeRun(fake_daemon)
+
+
+@pytest.fixture
+def full_door(tmp_path):
+    """A listener whose place for waiting clients is taken. Calling it lets all in that have come and will come."""
+    listener, waiting, let_in = socket.socket(socket.AF_UNIX), [], []
+    listener.bind(str(tmp_path / "full"))
+    listener.listen(0)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                let_in.append(listener.accept()[0])
+
+    def open_door():
+        threading.Thread(target=accept, daemon=True).start()
+
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(str(tmp_path / "full"))
+    open_door.path = str(tmp_path / "full")
+    yield open_door
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    for one in (listener, *waiting, *let_in):
+        one.close()

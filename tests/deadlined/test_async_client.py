@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 
 import anyio
@@ -42,6 +43,24 @@ def test_no_daemon_says_how_to_start_one(run, tmp_path):
         with pytest.raises(DaemonNotRunning, match="start one with: deadlined serve --socket"):
             async with AsyncClient(str(tmp_path / "none")):
                 pass
+
+    run(main)
+
+
+def test_a_daemon_that_lets_nobody_in_is_silent_and_not_absent(run, full_door):
+    async def main():
+        with pytest.raises(DaemonSilent, match=r"no connection from the daemon within 0\.1 s"):
+            async with AsyncClient(full_door.path, answer_timeout_s=0.1):
+                pass
+
+    run(main)
+
+
+def test_who_finds_the_door_full_waits_until_others_have_been_let_in(run, full_door):
+    async def main():
+        threading.Timer(0.05, full_door).start()
+        async with await AsyncClient(full_door.path)._connect() as stream:
+            await stream.send(b"words")
 
     run(main)
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from deadlined import Client, ConnectionLost, DaemonNotRunning, DaemonSilent, RequestRefused
+from deadlined._blocking import connect
 from protocol import _client_messages as cm
 from protocol._codecs import daemon_to_client
 from protocol._errors import ProtocolError
@@ -32,6 +33,18 @@ def test_a_socket_that_nobody_serves_is_no_daemon(fake_daemon):
     fake_daemon.close()
     with pytest.raises(DaemonNotRunning, match="Connection refused"):
         Client(fake_daemon.path)
+
+
+def test_a_daemon_that_lets_nobody_in_is_silent_and_not_absent(full_door):
+    with pytest.raises(DaemonSilent, match=r"no connection from the daemon within 0\.1 s"):
+        Client(full_door.path, answer_timeout_s=0.1)
+
+
+def test_who_finds_the_door_full_waits_until_others_have_been_let_in(full_door):
+    threading.Timer(0.05, full_door).start()
+    with connect(full_door.path, 20) as connection:
+        assert connection.getpeername() == full_door.path
+        assert connection.getblocking()
 
 
 def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_tried():
