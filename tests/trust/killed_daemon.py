@@ -17,7 +17,6 @@ daemon becomes that process's child, so the witness of survivors asks neither th
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -36,27 +35,22 @@ from typing import NamedTuple
 import msgspec
 
 from deadlined._errors import DeadlinedError, RequestRefused
-from deadlined._outside import Process, describe
 from deadlined.client import Client
 from protocol._outcomes import CallResult, Reason, Status
-from supervisor.journal.store import Store
 from tests.trust.daemons import READY_WITHIN_S, NotReady, SuiteDaemon
 from tests.trust.deaths import OF_A_CALL, OF_A_RUN, OF_A_START, OF_A_STOP, OF_AN_APPROVAL
 from tests.trust.ledger import LINGER, Asked, Ledger, ask_until_it_dies, contradiction
 from tests.trust.next_life import NextLife
-from tests.trust.orphans import adopt_orphans, below_us, has_memory
+from tests.trust.orphans import GONE_WITHIN_S, adopt_orphans, left_after
 from tests.trust.registry import Figures, Suite
 from tests.trust.steering import SESSION_CALLS, Books, steer_until_it_dies
-from tests.trust.whole_log import contradictions
+from tests.trust.whole_log import wrong_in_log
 from tests.trust.yesterday import seconds_to_recover
 
 LANES = 4
 CLIENTS = 2
 """Beside one that steers runs, and a person."""
 MOST_CALLS = 60
-GONE_WITHIN_S = 1.0
-TAKEN_APART_WITHIN_S = 10.0
-LEAST_LOOKS = 50
 LEAST_POINTS = 10
 """Of fewer nobody says that too many were missed."""
 REACHED_WITHIN_S = 3.0
@@ -140,7 +134,8 @@ def lane(number: int, count: int, seed: int) -> Figures:
                 since = _Round(daemon, ledger, books, rng, figures, now, since).play(where, then.rig)
             if daemon.process is not None:
                 daemon.stop()
-            _check_log(daemon, figures, f"lane {number} of seed {seed}")
+            for wrong in wrong_in_log(daemon.state, LIMITS, figures):
+                figures.fail(f"lane {number} of seed {seed}: {wrong}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return figures
@@ -231,22 +226,9 @@ class _Round:
             process.kill()
 
     def _look_for_survivors(self) -> None:
-        """Everything below this process but the daemon's own place in the table."""
-        looks = 0
-        while left := below_us():
-            looks += 1  # a machine on which we cannot look ourselves kills late, too
-            if time.monotonic() - self.died > GONE_WITHIN_S and looks > LEAST_LOOKS and self._are_alive(left):
-                self._fail(f"alive {GONE_WITHIN_S} s later: {[describe(process) for process in left]}")
-                for process in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process.pid, signal.SIGKILL)
-                return
-            time.sleep(0.005)
+        if left := left_after(self.died):
+            self._fail(f"alive {GONE_WITHIN_S} s later: {left}")
         self.figures.peak("ms until all was gone", round(1_000 * (time.monotonic() - self.died)))
-
-    def _are_alive(self, left: list[Process]) -> bool:
-        """What has no memory any more runs no code: the kernel takes it apart, when it comes to that."""
-        return any(map(has_memory, left)) or time.monotonic() - self.died > TAKEN_APART_WITHIN_S
 
     def _die_at_the_start(self) -> None:
         self.daemon.begin(f"dies={self.point}:1")
@@ -321,18 +303,6 @@ def _result_of(client: Client, call: str) -> CallResult | None:
         return client.handle(call).wait(10)
     except RequestRefused:
         return None
-
-
-def _check_log(daemon: SuiteDaemon, figures: Figures, where: str) -> None:
-    """All lives of this place in one chain."""
-    for path in daemon.state.glob("*/journal.db"):
-        store = Store(str(path))
-        if (broken := store.open()) is not None:
-            figures.fail(f"{where}: {broken}")
-        figures.count("events", store.seq)
-        for wrong in contradictions(store, LIMITS):
-            figures.fail(f"{where}: {wrong}")
-        store.close()
 
 
 SUITE = Suite(

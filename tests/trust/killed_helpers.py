@@ -6,11 +6,8 @@ overdue is ok, and afterwards the daemon works as before and leaves nobody.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import shutil
-import signal
 import tempfile
 import threading
 import time
@@ -21,18 +18,18 @@ from pathlib import Path
 import msgspec
 
 from deadlined._errors import DeadlinedError
-from deadlined._outside import Process, alive, describe, tree
+from deadlined._outside import describe
 from deadlined.client import Client
-from protocol._outcomes import CallResult, Delivery, Status
+from protocol._outcomes import Status
 from tests.trust.daemons import PATIENT, TRUSTING, SuiteDaemon
 from tests.trust.ledger import Ledger, contradiction
 from tests.trust.orphans import adopt_orphans, below_us
 from tests.trust.registry import Figures, Suite
+from tests.trust.victims import kill_a_helper, killed_tool
 
 LANES = 2
 CLIENTS = 6
 EVERY_S = 0.06
-SHARES = {"worker": 88, "killer": 8, "zygote": 4}
 ANSWERED_WITHIN_S = 40.0
 WELL_WITHIN_S = 30.0
 OVERDUE = 0.15
@@ -65,7 +62,7 @@ def lane(number: int, count: int, seed: int) -> Figures:
                 finally:
                     over.set()
                 wrong = [what for job in asking for what in job.result()]
-            wrong += _judge(ledger, figures) + _after(daemon, ledger)
+            wrong += _judge(ledger, figures) + works_on(daemon)
         wrong += [f"left: {describe(process)}" for process in below_us()]
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -77,37 +74,9 @@ def lane(number: int, count: int, seed: int) -> Figures:
 def _kill(daemon: SuiteDaemon, count: int, rng: random.Random, figures: Figures) -> None:
     while figures.tried < count:
         time.sleep(EVERY_S * rng.random() * 2)
-        kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
-        helpers = _children(daemon.pid)
-        victims = [process for process in sorted(tree(daemon.pid)) if process.pid != daemon.pid]
-        victims = [process for process in victims if _kind(process, helpers) == kind]
-        if victims and _kill_one(rng.choice(victims)):
+        if kind := kill_a_helper(daemon.pid, rng):
             figures.tried += 1
             figures.count(f"{kind}s killed")
-
-
-def _children(pid: int) -> set[int]:
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
-
-
-def _kind(process: Process, helpers: set[int]) -> str:
-    """The daemon's own children are named by their command line; below them are workers and the programs of calls."""
-    if process.pid not in helpers:
-        return "worker"
-    return "killer" if "toolworkers killer" in describe(process) else "zygote"
-
-
-def _kill_one(process: Process) -> bool:
-    """By a pidfd: a number that was used again meanwhile belongs to somebody else."""
-    with contextlib.suppress(ProcessLookupError):
-        pidfd = os.pidfd_open(process.pid)
-        try:
-            if alive({process}):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                return True
-        finally:
-            os.close(pidfd)
-    return False
 
 
 def _ask(socket: str, ledger: Ledger, prefix: str, over: threading.Event, where: str) -> list[str]:
@@ -137,17 +106,12 @@ def _judge(ledger: Ledger, figures: Figures) -> list[str]:
         if result is None:
             continue  # said already: the client heard no answer
         figures.count(f"calls {result.status}")
-        if asked.effect and (what := contradiction(result, lines[asked.name])) and not _killed_tool(result):
+        if asked.effect and (what := contradiction(result, lines[asked.name])) and not killed_tool(result):
             wrong.append(f"{asked.name} ({asked.tool}): {what}")
     return wrong
 
 
-def _killed_tool(result: CallResult) -> bool:
-    """A program of a call that was killed itself exits by a signal, and its call fails for sure: that is so."""
-    return result.delivery is Delivery.FAILED_DEFINITE and result.exit is not None
-
-
-def _after(daemon: SuiteDaemon, ledger: Ledger) -> list[str]:
+def works_on(daemon: SuiteDaemon) -> list[str]:
     """It works again, and stops well."""
     assert daemon.process is not None
     if daemon.process.poll() is not None:

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deadlined._errors import DeadlinedError, RequestRefused
-from deadlined._outside import tree
 from deadlined.client import Client
 from protocol._outcomes import CallResult, Reason, Status
 from tests.trust.daemons import SuiteDaemon
+from tests.trust.held import CALM_WITHIN_S, Held, calm, resident
 from tests.trust.registry import Figures, Suite
 from tests.trust.rigged import IN_USE
 
@@ -39,8 +39,6 @@ NOISE_BYTES = 96 << 10
 RESIDENT_FROM = 20_000
 WARM_UP = 0.3
 """Share of the calls that come before the first look."""
-CALM_WITHIN_S = 30.0
-"""Idle workers end after one second, idle threads after ten, groups when the kernel lets go of them."""
 
 
 def _noop(client: Client, *_: object) -> CallResult:
@@ -117,17 +115,6 @@ KINDS = (
 )
 
 
-class Held(NamedTuple):
-    """What a daemon holds, seen from outside. Smaller is better."""
-
-    descriptors: int
-    threads: int
-    processes: int
-    cgroups: int
-    directories: int
-    outputs: int
-
-
 def run(count: int, seed: int) -> Figures:
     """Make ``count`` calls in four lanes; the endings are those of the seed, their order in time is not."""
     directory = Path(tempfile.mkdtemp(prefix="dl-"))
@@ -149,16 +136,16 @@ def run(count: int, seed: int) -> Figures:
 def _play(daemon: SuiteDaemon, count: int, seed: int, figures: Figures) -> None:
     warm_up = int(count * WARM_UP)
     _calls(daemon, warm_up, f"{seed} warm", figures)
-    before, used, resident = _calm(daemon, None), _in_use(daemon), _resident(daemon)
+    before, used, resident_before = calm(daemon), _in_use(daemon), resident(daemon)
     _calls(daemon, count - warm_up, f"{seed}", figures)
-    after, allowed = _calm(daemon, before), BYTES_A_CALL * (count - warm_up)
+    after, allowed = calm(daemon, before), BYTES_A_CALL * (count - warm_up)
     for name, was, has in zip(Held._fields, before, after, strict=True):
         figures.counts[f"{name} {was} →"] = has
         if has > was:
             figures.fail(f"{name}: {was} before, {has} after {count - warm_up} calls of seed {seed}")
     for what, grown, most in (
         ("bytes in use", _in_use(daemon) - used, NOISE_BYTES + allowed),
-        ("bytes resident", _resident(daemon) - resident, allowed if count >= RESIDENT_FROM else math.inf),
+        ("bytes resident", resident(daemon) - resident_before, allowed if count >= RESIDENT_FROM else math.inf),
     ):
         figures.counts[f"{what} {grown:+,}, a call"] = round(grown / (count - warm_up))
         if grown > most:
@@ -190,45 +177,6 @@ def _judge(kind: Kind, result: CallResult | None, figures: Figures) -> None:
         figures.count("ended by force")
     if result.status not in kind.status or result.reason is not kind.reason:
         figures.fail(f"{kind.call.__name__} ended {result.status} {result.reason}: {result.summary}")
-
-
-def _calm(daemon: SuiteDaemon, wanted: Held | None) -> Held:
-    """What is held once nothing moves any more: as little as ``wanted``, or the same for long enough."""
-    until = time.monotonic() + CALM_WITHIN_S
-    held, since = _held(daemon), time.monotonic()
-    while time.monotonic() < until:
-        time.sleep(0.2)
-        now = _held(daemon)
-        if wanted is not None and all(has <= was for has, was in zip(now, wanted, strict=True)):
-            return now
-        if now != held:
-            held, since = now, time.monotonic()
-        elif wanted is None and time.monotonic() - since > SETTINGS["idle_worker_ms"] / 500:
-            return held
-    return held
-
-
-def _held(daemon: SuiteDaemon) -> Held:
-    proc = Path(f"/proc/{daemon.pid}")
-    return Held(
-        len(os.listdir(proc / "fd")),
-        len(os.listdir(proc / "task")),
-        len(tree(daemon.pid)),
-        _groups(daemon.pid),
-        sum(len(os.listdir(work)) for work in daemon.state.glob("*/work")),
-        sum(len(os.listdir(outputs)) for outputs in daemon.state.glob("*/outputs")),
-    )
-
-
-def _groups(pid: int) -> int:
-    """Groups of the daemon's workers in every hierarchy, by the names that it gives them."""
-    own = re.compile(rf"/[^/]*{pid}[^/]*/w\d+$")
-    return sum(1 for path, *_ in os.walk("/sys/fs/cgroup") if own.search(path))  # passes over what goes meanwhile
-
-
-def _resident(daemon: SuiteDaemon) -> int:
-    status = Path(f"/proc/{daemon.pid}/status").read_text()
-    return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
 
 def _in_use(daemon: SuiteDaemon) -> int:

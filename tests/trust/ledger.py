@@ -36,13 +36,19 @@ class Asked:
     detach: bool = False
     effect: bool = True
     run: str | None = None
+    deadline_ms: int = 20_000
     call: str | None = None
     told: bytes | None = None
 
     def submit(self, client: Client) -> CallHandle:
         """Ask for it, again or for the first time: the same tool, the same arguments, the same key."""
         return client.submit(
-            self.tool, self.arguments, detach=self.detach, key=self.name, run=self.run, deadline_ms=20_000
+            self.tool,
+            self.arguments,
+            detach=self.detach,
+            key=self.name,
+            run=self.run,
+            deadline_ms=self.deadline_ms,
         )
 
     @property
@@ -76,13 +82,14 @@ class Ledger:
 
     def write(self, name: str, rng: random.Random) -> Asked:
         """Something to ask for, written down before it is asked."""
-        return self._enter(self._new(name, rng))
+        return self.enter(self._new(name, rng))
 
     def write_of_run(self, name: str, run: str, rng: random.Random) -> Asked:
         """An effect of a run."""
-        return self._enter(self._effect(name, rng, run))
+        return self.enter(self._effect(name, rng, run))
 
-    def _enter(self, asked: Asked) -> Asked:
+    def enter(self, asked: Asked) -> Asked:
+        """Written down."""
         with self.lock:
             self.asked.append(asked)
         return asked

@@ -37,22 +37,23 @@ def sleep(ms: int = int(LIFETIME_S * 1000)) -> str:
 def effect(file: str, name: str, ctx: Context, before_ms: int = 0, after_ms: int = 0) -> str:
     """One side effect: a line in a file, whole or not at all, with the key that the call came with."""
     time.sleep(before_ms / 1000)
-    return _write(file, name, ctx, after_ms)
+    return write(file, name, ctx, after_ms)
 
 
 @tool(name="trust_ask", approval="always")
 def asked_effect(file: str, name: str, ctx: Context, after_ms: int = 0) -> str:
     """The same, and a person is asked first."""
-    return _write(file, name, ctx, after_ms)
+    return write(file, name, ctx, after_ms)
 
 
 @tool(name="trust_late", approval="never", timeout_ms=1_500)
 def late_effect(file: str, name: str, ctx: Context) -> str:
     """The same, and then it does not come back."""
-    return _write(file, name, ctx, int(LIFETIME_S * 1000))
+    return write(file, name, ctx, int(LIFETIME_S * 1000))
 
 
-def _write(file: str, name: str, ctx: Context, after_ms: int) -> str:
+def write(file: str, name: str, ctx: Context, after_ms: int = 0) -> str:
+    """The line, whole or not at all; then wait."""
     line = f"{name} {ctx.idempotency_key}\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(descriptor, line.encode())

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from supervisor.journal.run_rows import read_accounts
 from supervisor.journal.store import Store
+from tests.trust.registry import Figures
 
 ONCE = {"call_ended": "call", "approval_consumed": "call", "run_settled": "run"}
 
@@ -18,6 +20,17 @@ UNDER_WAY = ("call_claimed", "call_sent", "call_accepted", "call_ended")
 NOT_BEHIND_ITS_END = ("step_begun", "call_validated", "detector_fired", "budget_refused", "finish_refused")
 TOO_LATE = ("run_settled", "budget", "time_budget", "shutdown", "store_unavailable")
 """Why a call of a run that is over may be refused."""
+
+
+def wrong_in_log(state: Path, limits: dict[str, dict[str, int]], figures: Figures) -> Iterator[str]:
+    """What is wrong with the log below a daemon's ``state``, once the last daemon of the place is gone."""
+    for path in state.glob("*/journal.db"):
+        store = Store(str(path))
+        if (broken := store.open()) is not None:
+            yield str(broken)
+        figures.count("events", store.seq)
+        yield from contradictions(store, limits)
+        store.close()
 
 
 def contradictions(store: Store, limits: dict[str, dict[str, int]]) -> Iterator[str]:
