@@ -8,6 +8,7 @@ call to `exec_vigil`, exit codes and sentences to `exec_ending`. Nothing heavy i
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -71,23 +72,27 @@ def _run_call(options: ExecOptions, started_ns: int) -> int:
         report = Report("broken", f"the call could not be started: {error.strerror or error}")
         ending = Ending(report, started_ns, time.monotonic_ns(), options.deadline_ms)
     ending.wanted_isolation = options.isolation
-    _tell(options, ending, captures)
-    return exit_code(ending)
+    lost = _tell(options, ending, captures)
+    if lost is None or lost.errno == errno.EPIPE:  # nobody wants to read it, and that is the reader's own affair
+        return exit_code(ending)
+    _say(f"deadlined exec: what came of it cannot be written: {lost.strerror}")
+    return 125
 
 
-def _tell(options: ExecOptions, ending: Ending, captures: list[Capture]) -> None:
-    """The result object, or the captured output and a sentence."""
+def _tell(options: ExecOptions, ending: Ending, captures: list[Capture]) -> OSError | None:
+    """The result object, or the captured output and a sentence. Returns why it could not be written whole."""
     if options.json:
         from deadlined.cli.exec_result import result_line
 
-        _write(1, result_line(ending, captures))
-        return
+        return _write(1, result_line(ending, captures))
+    lost = None
     if captures:
         from deadlined.cli.exec_capture import show
 
-        show(captures)
+        lost = show(captures)
     if said := sentence(ending):
         _say(f"deadlined: {said}")
+    return lost
 
 
 def _call(options: ExecOptions, started_ns: int, captures: list[Capture]) -> Ending:
@@ -214,10 +219,11 @@ def _say(text: str) -> None:
     _write(2, (text.replace("\n", " ") + "\n").encode(errors="backslashreplace"))
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    """All of it, or as much as anybody wants to read."""
+def _write(descriptor: int, data: bytes) -> OSError | None:
+    """All of it, or as much as goes; returns why it was not all."""
     try:
         while data:
             data = data[os.write(descriptor, data) :]
-    except OSError:
-        return
+    except OSError as error:
+        return error
+    return None

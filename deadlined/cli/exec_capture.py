@@ -48,7 +48,7 @@ def drain(captures: list[Capture], limit: int) -> bool:
             kept = data[: max(0, room)]
             over = over or len(kept) < len(data)
             room -= len(kept)
-            if not _write_all(capture.raw, kept):
+            if _write_all(capture.raw, kept):
                 return over
     return over
 
@@ -60,26 +60,30 @@ def _read(descriptor: int) -> bytes:
         return b""  # a writer is left that the kernel could not end (D state); what it writes later is nobody's
 
 
-def show(captures: list[Capture]) -> None:
-    """Write what was captured where the command would have written it. Stops when the reader is gone."""
+def show(captures: list[Capture]) -> OSError | None:
+    """Write what was captured where the command would have written it; returns why it was not all (closed pipe, full
+    disk)."""
+    lost = None
     for capture in captures:
         os.lseek(capture.raw, 0, os.SEEK_SET)
         while data := os.read(capture.raw, _CHUNK):
-            if not _write_all(capture.targets[0], data):
+            if failed := _write_all(capture.targets[0], data):
+                lost = failed
                 break
+    return lost
 
 
-def _write_all(descriptor: int, data: bytes) -> bool:
-    """False when nobody can take it any more (closed pipe, full disk)."""
+def _write_all(descriptor: int, data: bytes) -> OSError | None:
+    """Why nobody can take it any more (closed pipe, full disk); None: it was taken."""
     rest = memoryview(data)
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             _wait_writable(descriptor)
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None
 
 
 def _wait_writable(descriptor: int) -> None:

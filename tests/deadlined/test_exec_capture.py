@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
 import pytest
 
-from deadlined.cli.exec_capture import Capture, drain
+from deadlined.cli.exec_capture import Capture, drain, show
 
 
 @pytest.fixture
@@ -41,3 +42,13 @@ def test_draining_up_to_the_cap_is_no_excess(capture: Capture) -> None:
 def test_the_raw_file_has_no_name(capture: Capture) -> None:
     link = os.readlink(f"/proc/self/fd/{capture.raw}")
     assert "(deleted)" in link
+
+
+def test_captured_output_that_cannot_be_written_is_not_passed_over(capture: Capture) -> None:
+    os.write(capture.raw, b"lost")
+    full = os.open("/dev/full", os.O_WRONLY)
+    capture.targets = (full,)
+    lost = show([capture])
+    os.close(full)
+    assert lost is not None
+    assert lost.errno == errno.ENOSPC
