@@ -198,6 +198,7 @@ class Daemon:
         parts.runs.shut_down()
         with trio.move_on_after(_CLOSE_BUDGET_S):
             await parts.calls.wait_idle()
+            await parts.runs.wait_told()
 
     async def _cancel_on_second_signal(self, scope: trio.CancelScope) -> None:
         await self._stop_now.wait()

@@ -303,6 +303,13 @@ class Runs:
             if run.machine.state is not State.SUSPENDED:
                 self.stop(run, RunStatus.CANCELLED, RunReason.SHUTDOWN, "the daemon is stopping", ends_calls=True)
 
+    async def wait_told(self) -> None:
+        """Wait until no run goes on but those that wait for a person, and whoever waited for one knows its end."""
+        while any(run.machine.state is not State.SUSPENDED for run in self.going_on()) or any(
+            run.stop is None or run.stop.resumable for run in self._over.values()
+        ):
+            await trio.sleep(0.005)
+
     def prune(self, before_ms: int) -> None:
         """Let the disk forget what ended long ago."""
         self.journal.append(run_rows.too_old(before_ms, self.accounts.in_use()))

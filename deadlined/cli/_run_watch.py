@@ -6,11 +6,12 @@ happened before it was.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
 from deadlined._conversation import Exchange
-from deadlined._errors import DaemonSilent
+from deadlined._errors import ConnectionLost, DaemonSilent
 from deadlined.cli._session import ANSWER_TIMEOUT_S
 from deadlined.cli._waiting import TICK_S
 from deadlined.client import Client
@@ -49,8 +50,8 @@ class RunWatch:
             self._hear(stop)
         record = stop.outcome(cm.RunSettled).stop
         self._suspended = record.outcome == "suspended"
-        while self._take(self._line.answered(self._next(0)).outcome(cm.Events)):
-            pass  # what was committed before the stop was told, and perhaps that it goes on
+        with contextlib.suppress(ConnectionLost):  # the run has ended with its daemon, which answers nothing any more
+            self._take_rest()
         return record
 
     def to_resumption(self) -> None:
@@ -72,6 +73,15 @@ class RunWatch:
         if self._interrupted() and not self._cancelled:
             self._cancelled = True
             self._cancel()
+
+    def _take_rest(self) -> None:
+        """What was committed before the stop was told, and perhaps that it goes on."""
+        try:
+            while self._take(self._line.answered(self._next(0)).outcome(cm.Events)):
+                pass
+        except ConnectionLost:
+            if self._events is not None:  # may have been answered before
+                self._take(self._events.outcome(cm.Events))
 
     def _cancel_run(self) -> None:
         self._line.ask(cm.CancelRun(id=0, run=self._run))  # the wait for its stop hears what comes of it

@@ -95,6 +95,24 @@ def test_a_stop_that_is_heard_first_hides_nothing_of_what_happened_before_it(log
     assert [one.seq for one in shown] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stop_is_told_though_the_daemon_ends_with_the_run(log, watching, answered):
+    open_questions = []
+
+    def read(message):
+        if message.wait_ms:
+            open_questions.append(message.id)
+            last = [cm.Events(open_questions.pop(), [event(1, EventKind.RUN_SETTLED)], 1)] if answered else []
+            return [cm.RunSettled(log.waiting.pop(), stop_record(RunStatus.CANCELLED, RunReason.SHUTDOWN)), *last]
+        return None
+
+    log.daemon.on[cm.ReadEvents] = read
+    watch, shown = watching()
+    stop = watch.to_stop()
+    assert (stop.status, stop.reason) == ("cancelled", "shutdown")
+    assert [one.seq for one in shown] == ([1] if answered else [])
+
+
 def test_what_two_questions_are_answered_by_is_shown_once(log, watching):
     open_questions = []
 
