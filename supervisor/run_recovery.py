@@ -23,7 +23,7 @@ from supervisor.core.run import RunMachine, State
 from supervisor.journal import run_rows
 from supervisor.journal.store import Change, Store
 from supervisor.live_run import LiveRun, RunSpec
-from supervisor.run_views import aborted
+from supervisor.run_views import aborted, spent_on_models
 from supervisor.runs import KEPT_RUNS, Runs
 
 _LOST = "the daemon was killed while the run went on"
@@ -123,6 +123,7 @@ def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
     stop.unresolved_effects = runs.open_effects(run.id)
     run.stop = stop
     told = {"status": stop.status, "reason": stop.reason, "step": run.step, "used": used, "profile": spec.profile}
+    told |= spent_on_models(used)
     changes: tuple[Change, ...] = run_rows.settled(run.id, spec.uid, stop, wall_ms(), told)
     spent = runs.accounts.spent_by_lost_run(spec.uid, spec.session, charges)
     runs.journal.append((*changes, *spent))

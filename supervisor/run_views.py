@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -152,10 +153,14 @@ def told_at_end(run: LiveRun, stop: StopRecord) -> dict[str, Any]:
         "limits": {name: view.limit for name, view in stop.budgets.items() if view.limit is not None},
         "unresolved_effects": len(stop.unresolved_effects) + stop.effects_left_out,
         "detail": stop.detail,
-        "tokens_in": used.get(Dimension.TOKENS_IN, 0),
-        "tokens_out": used.get(Dimension.TOKENS_OUT, 0),
-        "cost_micros": used.get(Dimension.COST_MICROS, 0),
+        **spent_on_models(used),
     }
+
+
+def spent_on_models(used: Mapping[str, int]) -> dict[str, int]:
+    """What the log says of it at the end of every run, of a lost one too."""
+    spent = (Dimension.TOKENS_IN, Dimension.TOKENS_OUT, Dimension.COST_MICROS)
+    return {str(name): used.get(name, 0) for name in spent}
 
 
 def told_at_start(run: LiveRun) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from protocol._client_messages import OpenRun
@@ -286,6 +287,17 @@ def test_what_waits_in_another_life_is_still_part_of_the_run_that_waits_too() ->
     assert after.runs.ledger.view(after.runs.find(parent.id, UID).node)["steps"].used == 3
     after.cancel(after.runs.find(parent.id, UID))
     assert stop_of(after.runs.find(part.id, UID)) == ("cancelled", "parent")
+
+
+def test_the_end_of_a_lost_run_says_what_its_models_have_cost() -> None:
+    before, after = World(), World()
+    run = before.open()
+    charges = [run_rows.Charge(1, {"cost_micros": 900, "tokens_in": 800}), run_rows.Charge(2, {"tokens_in": -100})]
+    recall_runs(after.runs, RecoveredRuns([row(run, before)], [], {run.id: charges}, {}))
+    (end,) = [change.event for change in after.disk.written if change.event is not None]
+    assert end.kind == "run_settled"
+    told = msgspec.json.decode(end.data)
+    assert (told["cost_micros"], told["tokens_in"], told["tokens_out"]) == (900, 700, 0)
 
 
 def test_what_waits_is_cancelled_when_the_run_it_was_part_of_is_lost() -> None:
