@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from protocol._budgets import Dimension, DimensionView
 from protocol._checks import Check
 from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, RunReason, RunStatus
 from supervisor.accounts import MOST_SESSIONS, session_of
@@ -30,13 +31,14 @@ _LOST = "the daemon was killed while the run went on"
 
 
 class RecoveredRuns(NamedTuple):
-    """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used.
-    ``below``: of each run that waits, what those that are part of it have used since it was written.
-    ``all_accounts``: whether ``accounts`` are all there are."""
+    """What the last life left. ``charges``: of each run that was cut off, by its name, what its events say it used;
+    ``limits``: what it was given. ``below``: of each run that waits, what those that are part of it have used since it
+    was written. ``all_accounts``: whether ``accounts`` are all there are."""
 
     runs: list[run_rows.RunRow]
     accounts: list[run_rows.AccountRow]
     charges: dict[str, list[run_rows.Charge]]
+    limits: dict[str, dict[str, int]]
     below: dict[str, dict[str, int]]
     all_accounts: bool = True
 
@@ -46,11 +48,12 @@ def read_runs(store: Store) -> RecoveredRuns:
     found = run_rows.read_runs(store, KEPT_RUNS)
     cut_off = [row.id for row in found if row.state == run_rows.OPEN]
     charges = {run: run_rows.read_charges(store, run) for run in cut_off}
+    limits = {run: run_rows.read_limits(store, run) for run in cut_off}
     parts = run_rows.read_parts(store)
     below = {row.id: _used_below(store, row.id, parts) for row in found if _waits(row) and row.id in parts}
     in_use = [session_of(row.uid, row.spec["session"]) for row in found if row.state != run_rows.SETTLED]
     accounts = run_rows.read_accounts(store, MOST_SESSIONS, map(str, in_use))
-    return RecoveredRuns(found, accounts, charges, below, len(accounts) == run_rows.count_accounts(store))
+    return RecoveredRuns(found, accounts, charges, limits, below, len(accounts) == run_rows.count_accounts(store))
 
 
 def _used_below(store: Store, run: str, parts: dict[str, list[str]]) -> dict[str, int]:
@@ -120,6 +123,7 @@ def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
     run.step = used.get("steps", 0)
     elapsed = max(0, min(spec.deadline_ms, wall_ms() - spec.opened_ms))
     stop = aborted(RunReason.RECOVERED_AFTER_CRASH, _LOST, run.id, spec.deadline_ms, elapsed, run.step)
+    stop.budgets = dict(_stood(recovered.limits.get(run.id, {}), used))
     stop.unresolved_effects = runs.open_effects(run.id)
     run.stop = stop
     told = {"status": stop.status, "reason": stop.reason, "step": run.step, "used": used, "profile": spec.profile}
@@ -127,6 +131,13 @@ def _end_lost(runs: Runs, run: LiveRun, recovered: RecoveredRuns) -> None:
     changes: tuple[Change, ...] = run_rows.settled(run.id, spec.uid, stop, wall_ms(), told)
     spent = runs.accounts.spent_by_lost_run(spec.uid, spec.session, charges)
     runs.journal.append((*changes, *spent))
+
+
+def _stood(limits: dict[str, int], used: dict[str, int]) -> Iterator[tuple[str, DimensionView]]:
+    """How the budget of a run stood when it was cut off. (Of time its deadline says it.)"""
+    for name in sorted({*limits, *used} - {Dimension.WALL_MS}):
+        spent, limit = used.get(name, 0), limits.get(name)
+        yield name, DimensionView(limit, spent, 0, None if limit is None else max(0, limit - spent))
 
 
 def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec, below: dict[str, int]) -> LiveRun:

@@ -156,6 +156,15 @@ def read_charges(store: Store, run: str) -> list[Charge]:
     return [charge for charge in told if charge.changes]
 
 
+def read_limits(store: Store, run: str) -> dict[str, int]:
+    """What a run was given, by the log; empty: its first event is not there any more. Raises StoreError."""
+    query = "SELECT data FROM events WHERE run = ? AND kind = ?"
+    for (data,) in store.rows(query, (run, EventKind.RUN_ADMITTED.value)):
+        limits: dict[str, int] = msgspec.json.decode(data)["limits"]
+        return limits
+    return {}
+
+
 def suspended_at(store: Store, run: str) -> int:
     """The number of the event with which a run was suspended last; 0: none is there. Raises StoreError."""
     query = "SELECT max(seq) FROM events WHERE run = ? AND kind = ?"

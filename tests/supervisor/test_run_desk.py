@@ -249,6 +249,18 @@ def test_decisions_of_another_life_have_other_numbers(life: Life) -> None:
     assert second.reservation > first.reservation, "a key that is made of it would answer with what was done before"
 
 
+def test_a_run_that_its_daemon_did_not_outlive_says_what_it_was_given_and_has_used() -> None:
+    life = Life(limits={"steps": 3, "tool_calls[pay]": 1})
+    life.call("pay", 1)
+    life.view()
+    life.another()
+    stop = life.say(cm.WaitRun).stop
+    assert stop.reason == "recovered_after_crash"
+    stood = {name: (one.limit, one.used, one.left) for name, one in stop.budgets.items()}
+    assert stood == {"steps": (3, 1, 2), "tool_calls": (None, 1, None), "tool_calls[pay]": (1, 1, 0)}
+    life.end()
+
+
 def test_what_was_kept_is_forgotten_when_the_run_has_settled(life: Life) -> None:
     life.say(cm.KeepNotes, notes="a secret")
     life.say(cm.CancelRun)

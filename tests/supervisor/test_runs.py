@@ -272,7 +272,7 @@ def row(run: LiveRun, world: World) -> run_rows.RunRow:
 
 def another_life(*rows: run_rows.RunRow) -> World:
     world = World()
-    recall_runs(world.runs, RecoveredRuns(list(rows), [], {}, {}))
+    recall_runs(world.runs, RecoveredRuns(list(rows), [], {}, {}, {}))
     return world
 
 
