@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Literal, NoReturn
@@ -21,6 +22,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from protocol._contracts import Contract, ToolDescription
+from protocol._deadlines import NS_PER_MS
 from protocol._errors import InvalidArguments, LocalProtocolError
 from protocol._worker_messages import Accepted, Call, Ended, WorkerReady
 from toolworkers import _world as world
@@ -53,6 +55,8 @@ class Worker:
         self._channel, self._scratch, self._settings = channel, scratch, settings
         self._registry = settings.registry
         self._on_term: Callable[[], None] | None = None
+        self._termed = False
+        """Whether SIGTERM came for the call that is served."""
         signal.signal(signal.SIGTERM, self._terminate)
 
     def report(self, missing: list[str], describe: bool, last_words: int) -> None:
@@ -78,6 +82,7 @@ class Worker:
 
     def _answer(self, call: Call, descriptors: list[int]) -> Ended:
         """One call from its frame to its end; every descriptor that came with it is closed or in place after it."""
+        self._termed = False
         tool = self._registry.get(call.tool)
         if tool is None:
             return self._refuse(
@@ -119,7 +124,7 @@ class Worker:
         if tool.context_parameter is not None:
             sink = ProgressSink(self._channel, call.nonce)
             context = self._context(call, sink)
-            self._on_term = context.cancel
+            self._hear_term(context.cancel, call, tool.contract)
         ended = python.run(call.nonce, tool, arguments, context, call.output_limit)
         self._on_term = None
         if sink is not None:
@@ -145,7 +150,7 @@ class Worker:
                 ended = plan
                 ended.left_processes = world.sweep(self._settings.outer_pidns).killed
             else:
-                self._on_term = run.terminate
+                self._hear_term(run.terminate, call, tool.contract)
                 ended = run.execute(plan, self._environment(call, tool.contract, plan.env))
         finally:
             self._on_term = None
@@ -213,7 +218,16 @@ class Worker:
             packed = self._channel.pack(ended)
         self._channel.send(ended, packed)
 
+    def _hear_term(self, on_term: Callable[[], None], call: Call, contract: Contract) -> None:
+        """From here on the call hears SIGTERM; at once, where it came before anybody could hear, or was due before the
+        call was: a deadline may be nearer than the grace before it."""
+        self._on_term = on_term
+        grace_ns = contract.term_grace_ms * NS_PER_MS
+        if self._termed or (grace_ns and call.deadline_ns - grace_ns <= time.monotonic_ns()):
+            on_term()
+
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self._termed = True
         if self._on_term is not None:
             self._on_term()
 
