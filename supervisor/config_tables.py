@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -74,9 +75,7 @@ def _choices(kind: Any) -> str:
 
 def _words(kind: Any) -> list[str]:
     """Those that a field may be, where it may be some only."""
-    return [
-        word
-        for part in (kind, *typing.get_args(kind))
-        if typing.get_origin(part) is typing.Literal
-        for word in typing.get_args(part)
-    ]
+    parts = (kind, *typing.get_args(kind))
+    literal = [word for part in parts if typing.get_origin(part) is typing.Literal for word in typing.get_args(part)]
+    named = [word.value for part in parts if isinstance(part, type) and issubclass(part, Enum) for word in part]
+    return literal + named
