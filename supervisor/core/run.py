@@ -110,6 +110,8 @@ class Overdue(msgspec.Struct, gc=False):
 
 Input: TypeAlias = Began | Ended | StopAsked | Waited | Answered | FinishAsked | CheckEnded | Overdue
 
+_PASSED = "its deadline passed"
+
 # ---------------------------------------------------------------- effects
 
 
@@ -325,7 +327,8 @@ class RunMachine:
         return (EndCalls(given.reason),) if given.ends_calls else _STAY
 
     def _overdue(self, given: Overdue) -> Effects:
-        detail = "its deadline passed"
+        early = given.now_ns < self.deadline_ns
+        detail = "the time for its work passed: what was left is held back for a last word" if early else _PASSED
         return self._stop_for(
             StopAsked(RunStatus.BUDGET_EXHAUSTED, RunReason.TIME_BUDGET, given.now_ns, detail, phase=given.phase)
         )
@@ -404,7 +407,7 @@ class RunMachine:
         return self._settle(given.now_ns)
 
     def _overdue_suspended(self, given: Overdue) -> Effects:
-        detail = "its deadline passed while it waited for a person"
+        detail = f"{_PASSED} while it waited for a person"
         return self._stop_suspended(StopAsked(RunStatus.BUDGET_EXHAUSTED, RunReason.TIME_BUDGET, given.now_ns, detail))
 
     def _finish(self, given: FinishAsked) -> Effects:

@@ -291,6 +291,16 @@ def test_a_stop_shortly_before_the_deadline_leaves_only_that_much_to_conclude() 
     assert RunMachine(DEADLINE, wrap_up_ns=1_000).on(spent(DEADLINE - 400)) == (machine.WrapUp(DEADLINE),)
 
 
+@pytest.mark.parametrize(("held_back", "words"), [(0, "its deadline passed"), (1_000, "the time for its work passed")])
+def test_a_run_whose_work_is_cut_off_for_a_last_word_is_not_said_to_have_passed_its_deadline(
+    held_back: int, words: str
+) -> None:
+    run = RunMachine(DEADLINE, wrap_up_ns=held_back)
+    effects = run.on(machine.Overdue(run.work_until_ns, "decide"))
+    over = effects if held_back == 0 else run.on(machine.Overdue(DEADLINE))
+    assert settled(over).detail.startswith(words)
+
+
 def test_a_run_that_is_stuck_gets_no_wrap_up() -> None:
     assert settled(RunMachine(DEADLINE, wrap_up_ns=1_000).on(stop())).status is RunStatus.STUCK
 
