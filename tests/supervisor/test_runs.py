@@ -293,7 +293,7 @@ def test_the_end_of_a_lost_run_says_what_its_models_have_cost() -> None:
     before, after = World(), World()
     run = before.open()
     charges = [run_rows.Charge(1, {"cost_micros": 900, "tokens_in": 800}), run_rows.Charge(2, {"tokens_in": -100})]
-    recall_runs(after.runs, RecoveredRuns([row(run, before)], [], {run.id: charges}, {}))
+    recall_runs(after.runs, RecoveredRuns([row(run, before)], [], {run.id: charges}, {}, {}))
     (end,) = [change.event for change in after.disk.written if change.event is not None]
     assert end.kind == "run_settled"
     told = msgspec.json.decode(end.data)
