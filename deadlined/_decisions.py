@@ -40,7 +40,7 @@ class FunctionGateway:
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """One decision. What the function raises is raised."""
-        turn = _turn(await self._decided(request))
+        turn = _whole(_turn(await self._decided(request)))
         if turn.text:
             yield Text(turn.text)
         for number, one in enumerate(turn.calls):
@@ -71,3 +71,11 @@ def _turn(said: Decision) -> Turn:
         case list() | tuple():
             return Turn(calls=tuple(said))
     raise TypeError(f"a decision is a str, a call, calls or a Turn, and not {type(said).__name__}")
+
+
+def _whole(turn: Turn) -> Turn:
+    """The same turn, if it is what its types say: everybody behind this relies on them. Raises TypeError."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(turn), Turn)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise TypeError(f"a decision has other types than it may have: {error}; `call` makes a call") from error

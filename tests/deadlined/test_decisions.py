@@ -55,6 +55,21 @@ async def test_what_is_no_decision_and_what_is_no_argument_is_said_so() -> None:
         call("look", n=float("nan"))
 
 
+@pytest.mark.parametrize(
+    ("decision", "where"),
+    [
+        (ToolCall("", "look", {"n": 1}), "calls"),  # type: ignore[arg-type]  # what people write
+        (["look"], "calls"),
+        (Turn(calls=None), "calls"),  # type: ignore[arg-type]  # as above
+        (Turn(7), "text"),  # type: ignore[arg-type]  # as above
+        (Turn("7", tokens_in=None), "tokens_in"),  # type: ignore[arg-type]  # as above
+    ],
+)
+async def test_a_decision_of_other_types_is_refused_before_anything_is_done_of_it(decision: Any, where: str) -> None:
+    with pytest.raises(TypeError, match=where):
+        await said(lambda _: decision)
+
+
 @pytest.mark.behaviour("M025")
 async def test_nobody_waits_for_a_function_that_hangs() -> None:
     begun, over = threading.Event(), threading.Event()
