@@ -73,7 +73,7 @@ def result_of(facts: Facts, settle: Settle) -> CallResult:
     )
     if settle.status not in WENT_WELL:
         result.error = _error(facts, settle)
-        result.retryable = _retryable(facts, settle)
+        result.retryable = _retryable(facts, settle, result.error.class_)
     if settle.status is not Status.OK:
         result.next_action = next_action(facts, settle)
     if ended is not None:
@@ -171,12 +171,14 @@ def _reaches_elsewhere(facts: Facts) -> bool:
     return not facts.read_only if facts.remote is None else facts.remote
 
 
-def _retryable(facts: Facts, settle: Settle) -> bool:
+def _retryable(facts: Facts, settle: Settle, error: ErrorClass) -> bool:
     if settle.reason in _RETRYABLE or settle.passes:
         return True
     # A stop of the daemon ends calls that nobody asked to end: what changes nothing may be asked for again.
     lost = settle.status in (Status.CRASHED, Status.KILLED) or settle.reason is Reason.SHUTDOWN
-    return lost and (settle.delivery is Delivery.NOT_DELIVERED or facts.read_only)
+    in_queue = settle.reason is Reason.TIME_BUDGET and settle.phase == "queue"
+    passes = lost or in_queue or error is ErrorClass.TRANSIENT_TOOL
+    return passes and (settle.delivery is Delivery.NOT_DELIVERED or facts.read_only)
 
 
 def _error(facts: Facts, settle: Settle) -> ErrorInfo:
@@ -217,7 +219,8 @@ def _class_of(word: str | None) -> ErrorClass:
 def _refusal(settle: Settle) -> ErrorInfo:
     reason = settle.reason or Reason.SUPERVISOR_BUG
     if reason is Reason.TIME_BUDGET:
-        return ErrorInfo(ErrorClass.KILLED, "deadline", "the deadline passed in the queue; the call did not run")
+        text = settle.detail or "the deadline passed in the queue; the call did not run"
+        return ErrorInfo(ErrorClass.KILLED, "deadline", text)
     message = settle.detail or (settle.ended.message if settle.ended else None) or str(reason)
     code = (settle.ended.error_code if settle.ended else None) or str(reason)
     return ErrorInfo(_REFUSED_CLASS.get(reason, ErrorClass.ARGUMENT), code, message)

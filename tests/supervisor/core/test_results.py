@@ -118,10 +118,25 @@ def test_what_is_lost_is_retryable_when_nothing_ran_or_nothing_can_have_changed(
     assert result_of(facts(), settle).retryable
 
 
+@pytest.mark.parametrize(
+    ("read_only", "error", "retryable"),
+    [(True, "transient_tool", True), (False, "transient_tool", False), (True, "argument", False)],
+)
+def test_a_failure_that_passes_is_retryable_where_nothing_can_have_changed(read_only, error, retryable):
+    ended = Ended(1, "raised", message="later", error_class=error, error_code="busy")
+    assert result_of(facts(read_only=read_only), answered(ended, Status.ERROR)).retryable is retryable
+
+
 def test_a_call_that_died_in_the_queue_says_so():
     settle = Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, 101 * MS, phase="queue")
     result = result_of(facts(), settle)
-    assert (result.phase, result.error.code) == ("queue", "deadline")
+    assert (result.phase, result.error.code, result.retryable) == ("queue", "deadline", True)
+
+
+def test_a_call_of_a_run_whose_time_is_over_was_in_no_queue():
+    settle = Settle(Status.NOT_EXECUTED, Reason.TIME_BUDGET, Delivery.NOT_DELIVERED, 0, detail="the run has ended")
+    result = result_of(facts(), settle)
+    assert (result.error.message, result.retryable) == ("the run has ended", False)
 
 
 def test_overload_may_be_tried_again():
