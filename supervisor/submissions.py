@@ -162,12 +162,30 @@ class Submissions:
     ) -> LiveCall | KeptCall:
         judged = self._judge(call_id, submit, now, run)
         args_fp = self._fingerprint(judged, run)
+        try:
+            return self._fitting(call_id, submit, uid, now, run, claims, judged, args_fp)
+        except Refusal as refusal:
+            refusal.fingerprint = args_fp[:SHOWN]
+            raise
+
+    def _fitting(
+        self,
+        call_id: str,
+        submit: Submit,
+        uid: int,
+        now: int,
+        run: LiveRun | None,
+        claims: list[Claim],
+        judged: Judged,
+        args_fp: str,
+    ) -> LiveCall | KeptCall:
+        """A call that fits its tool, before anything else is asked of it."""
         claim: Claim | None = None
         if submit.key is not None:
             key = delivery_key(uid, judged.run, submit.key, _said(judged))
             claim = self.keys.claim(key, call_id, self._what_of)
             if claim.verdict is not Verdict.RUN:
-                return self._again(call_id, claim, submit, uid, now)
+                return self._again(claim, submit)
             claims.append(claim)
         ruling = self._ruling(judged, run)  # behind the key: an answer that is there is given at any time
         self._check_daemon(judged)
@@ -263,7 +281,7 @@ class Submissions:
     def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run, decision=submit.decision)
         call = LiveCall(call_id, uid, call_id, judged, now)
-        call.notices = refusal.notices
+        call.notices, call.fingerprint = refusal.notices, refusal.fingerprint
         status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else refusal.status
         settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
         settle.passes = refusal.passes
@@ -279,8 +297,8 @@ class Submissions:
             return Earlier.TOLD
         return earlier_of(None if kept is None else kept.result)
 
-    def _again(self, call_id: str, claim: Claim, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall:
-        """A key that is known: the call that it stands for answers, or a refusal does."""
+    def _again(self, claim: Claim, submit: Submit) -> LiveCall | KeptCall:
+        """A key that is known: the call that it stands for answers, or a refusal does, which is raised."""
         if claim.verdict in (Verdict.WAIT, Verdict.REPLAY):
             found = self.find(claim.earlier or "")
             assert found is not None
@@ -290,7 +308,7 @@ class Submissions:
             if claim.verdict is Verdict.FORGOTTEN
             else "which has another tool, other arguments or another directory"
         )
-        return self._refused(call_id, uid, submit, Refusal(Reason.KEY_CONFLICT, text), now)
+        raise Refusal(Reason.KEY_CONFLICT, text)
 
 
 def _said(judged: Judged) -> bytes:

@@ -166,6 +166,16 @@ def test_a_call_of_the_loops_own_that_means_nothing_counts_like_any_other(life: 
     assert [(event["level"], event["count"]) for event in fired] == [("stop", 5)]
 
 
+def test_a_call_that_fits_shows_its_fingerprint_also_where_it_is_refused(life: Life) -> None:
+    life.run = life.opened(limits={"tool_calls": 1})
+    done = life.call("pay", 1, key="k")
+    assert done.fingerprint
+    assert life.call("pay", 2, key="k").reason == "key_conflict"
+    refused = life.call("pay", 1)
+    assert (refused.reason, refused.fingerprint) == ("budget", done.fingerprint)
+    assert life.call("nothing", 1).fingerprint == ""
+
+
 def test_a_run_that_waits_for_word_of_an_effect_says_so_and_goes_on_with_it(life: Life) -> None:
     life.daemon.submit("pay", 1, run=life.run)
     life.daemon.sync()
