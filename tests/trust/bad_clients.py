@@ -39,7 +39,7 @@ from tests.trust.registry import Figures, Suite
 from tests.trust.spoken import speaker_of
 from tests.trust.whole_log import wrong_in_log
 
-GOOD = 3
+GOOD, PAUSE_S = 2, 0.1
 CUT_AFTER_MS = 1_500
 """A machine that is busy must let a good client say its hello."""
 MOST_CLIENTS = 64
@@ -51,6 +51,8 @@ SETTINGS = {
     "idle_worker_ms": 1_000,
     "output_ttl_ms": 1_000,
 }
+MANY = 8
+"""So many are let in at once after each bad client."""
 PATIENCE_S = 20.0
 THREADS = 12
 HELLO = {"op": "hello", "version": 1}
@@ -114,14 +116,14 @@ def drips(place: _Place) -> str:
 
 def babbles(place: _Place) -> str:
     """Random bytes, some of them behind a length."""
-    said = place.program("babbles_at_the_daemon", 100)
+    said = place.program("babbles_at_the_daemon", 60)
     return "" if "silence 0" in said else said or "it said nothing"
 
 
 def leaves(place: _Place) -> str:
     """A hello and a long call, or a part of them; and gone."""
     words = (_json(HELLO) + _json(SUBMIT)).decode()
-    said = place.program("leaves_the_daemon", 40, HOSTILE_WORDS=words)
+    said = place.program("leaves_the_daemon", 20, HOSTILE_WORDS=words)
     return "" if "said all of it" in said else said or "it said nothing"
 
 
@@ -218,7 +220,7 @@ def asks_for_others(place: _Place) -> str:
 def mutters(place: _Place) -> str:
     """Good messages of any kind with something broken, as frames, some with a length that lies."""
     speak, codec, rng = speaker_of(cm.Request), client_to_daemon(), place.rng
-    for _ in range(60):
+    for _ in range(30):
         with place.line() as line, contextlib.suppress(OSError):
             line.sendall(_frame(codec.pack(cm.Hello(1)), rng, lies=False))
             for _ in range(20):
@@ -325,6 +327,7 @@ def _let_loose(
                 _come(daemon.socket)
             if what := bad.result(60):
                 yield what
+            _come(daemon.socket, MANY)
         except (DeadlinedError, OSError, subprocess.TimeoutExpired) as error:
             yield f"{type(error).__name__}: {error}"
     if daemon.process.poll() is not None:
@@ -334,14 +337,15 @@ def _let_loose(
         yield f"no good call was served in {PATIENCE_S:g} s"
 
 
-def _come(path: str) -> None:
-    """A good client that comes now. It may be too late with its hello, on a machine that is busy: then it comes again.
-    Raises ConnectionLost, DaemonSilent."""
+def _come(path: str, many: int = 1) -> None:
+    """Good clients that come now. One may be too late with its hello, on a machine that is busy, or too early, when the
+    daemon has not yet seen others go: then they come again. Raises ConnectionLost, DaemonSilent."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with Client(path, answer_timeout_s=PATIENCE_S) as comes:
-                comes.status()
+            with contextlib.ExitStack() as stack:
+                for _ in range(many):
+                    stack.enter_context(Client(path, answer_timeout_s=PATIENCE_S)).status()
                 return
         except ConnectionLost:
             if time.monotonic() > until:
@@ -386,7 +390,7 @@ class _GoodOnes:
         rng, number = random.Random(f"{self._seed} {prefix}"), 0
         try:
             with Client(self._path) as client:
-                while not self._over.wait(0.02):
+                while not self._over.wait(PAUSE_S):
                     asked = self._ledger.write(f"{prefix}n{number}", rng)
                     asked.detach, number = False, number + 1
                     began = time.monotonic()

@@ -354,7 +354,7 @@ class _Asking:
 
 SUITE = Suite(
     passes_when="0 lost, 0 doubled, 0 survivors, none told late or of another, the daemon is as it was (N=3000)",
-    push=70,
+    push=50,
     long=100_000,
     run=run,
 )
