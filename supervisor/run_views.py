@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -11,6 +11,7 @@ from protocol._budgets import Dimension
 from protocol._deadlines import NS_PER_MS, elapsed_ms
 from protocol._runs import OpenEffect, Phase, RunDeadline, RunReason, RunRow, RunStatus, RunView, StopRecord
 from supervisor.clock import wall_ms
+from supervisor.containment.strays import boot_id
 from supervisor.core import stop_records as words
 from supervisor.core.budget import Ledger
 from supervisor.core.call import State as CallState
@@ -77,7 +78,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         run.calls,
         len(run.in_flight),
         run.state_version,
-        deadline_of(run, now_ns) if run.stop is None else run.stop.deadline,
+        run.stop.deadline if _is_over(run.stop) else deadline_of(run, now_ns),
         ledger.view(run.node) if run.node in ledger else (stop.budgets if stop else {}),
         effective.sources,
         ledger.record(run.node, run.machine.deadline_ns, now_ns) if run.node in ledger else None,
@@ -90,10 +91,15 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
     )
 
 
+def _is_over(stop: StopRecord | None) -> TypeGuard[StopRecord]:
+    """Of one that waits the time may go on."""
+    return stop is not None and not stop.resumable
+
+
 def row_of(run: LiveRun, now_ns: int) -> RunRow:
     """A run in a list."""
     spec, stop = run.spec, run.stop
-    left = run.machine.remaining_ns(now_ns) // NS_PER_MS if stop is None else stop.deadline.remaining_ms
+    left = stop.deadline.remaining_ms if _is_over(stop) else run.machine.remaining_ns(now_ns) // NS_PER_MS
     reason = None if stop is None else stop.reason
     goal = spec.goal if len(spec.goal) <= _GOAL_LISTED else spec.goal[:_GOAL_LISTED] + "…"
     return RunRow(run.id, status_of(run), reason, spec.profile, goal, run.step, run.calls, left, spec.opened_ms)
@@ -185,6 +191,14 @@ def told_at_start(run: LiveRun) -> dict[str, Any]:
     }
 
 
+class Since(NamedTuple):
+    """From when on the time of a run that waits went on: by the clock of a boot, and by the wall for another one."""
+
+    at_ns: int
+    wall_ms: int
+    boot: str
+
+
 def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]:
     """All that a run needs to go on in another life, as plain values."""
     plain: dict[str, Any] = msgspec.to_builtins(
@@ -194,6 +208,7 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
             "detectors": run.detectors.dump(),
             "remaining_ns": effect.remaining_ns,
             "elapsed_ns": run.elapsed_ns,
+            "since": None if run.machine.pauses else Since(run.opened_ns, wall_ms(), boot_id()),
             "waits": {"status": effect.status, "reason": effect.reason, "detail": effect.detail},
             "refusals": run.machine.refusals,
             "step": run.step,

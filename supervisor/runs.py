@@ -416,6 +416,8 @@ class Runs:
 
     def _resume(self, run: LiveRun, effect: machine.Resume) -> None:
         now = now_ns()
+        if not run.machine.pauses:
+            run.elapsed_ns += now - run.opened_ns
         run.stop, run.opened_ns = None, now
         told = {"remaining_ms": (effect.deadline_ns - now) // NS_PER_MS, "answer": effect.answer, "phase": effect.phase}
         self.journal.append(run_rows.resumed(run.id, run.spec.uid, wall_ms(), told))

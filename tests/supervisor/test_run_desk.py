@@ -3,6 +3,7 @@ message is charged before it is answered, is in the log, and is not taken when i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,11 @@ from protocol import _client_messages as cm
 from protocol._outcomes import CallResult
 from protocol._runs import RunView
 from supervisor import accounts, rounds, run_recovery
+from supervisor.clock import wall_ms
 from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
 from supervisor.run_desk import _WAITS
+from supervisor.runs import Runs
+from tests.supervisor import simulated
 from tests.supervisor.simulated import Daemon, World
 
 
@@ -415,3 +419,42 @@ def test_what_a_session_has_used_is_not_forgotten_while_a_run_of_it_waits() -> N
     session = life.daemon.ledger.view(accounts.session_of(life.daemon.person.uid, "s"))
     assert session["tool_calls"].used == 1
     life.end()
+
+
+def recall_into_a_clock_that_goes_on(runs: Runs, recovered: run_recovery.RecoveredRuns) -> None:
+    runs.pauses = False
+    run_recovery.recall_runs(runs, recovered)
+
+
+@pytest.mark.parametrize(("boot", "counted"), [("another", True), (None, False)])
+def test_a_clock_that_goes_on_while_a_run_waits_goes_on_without_a_daemon(
+    boot: str | None, counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock of the boot; where there was another one, by the wall's."""
+    life = Life()
+    life.daemon.runs.pauses = False
+    life.run = life.opened(deadline_ms=300_000)
+    life.say(cm.AskPerson, question="Which one?")
+    if boot is not None:
+        monkeypatch.setattr(run_recovery, "boot_id", lambda: boot)
+    monkeypatch.setattr(run_recovery, "wall_ms", lambda: wall_ms() + 60_000)
+    monkeypatch.setattr(simulated, "recall_runs", recall_into_a_clock_that_goes_on)
+    life.another()
+    assert life.view().status == "needs_input"
+    for _ in range(2):
+        deadline = life.view().deadline
+        assert (deadline.elapsed_ms >= 60_000, deadline.remaining_ms <= 240_000) == (counted, counted)
+        life.say(cm.ResumeRun, answer="this one")
+    life.end()
+
+
+def test_the_time_of_a_run_that_waits_can_be_seen_to_go_on_where_its_clock_does(life: Life) -> None:
+    life.daemon.runs.pauses = False
+    life.run = life.opened(deadline_ms=300_000)
+    life.say(cm.AskPerson, question="Which one?")
+    before = life.view().deadline
+    while (now := life.view().deadline).elapsed_ms <= before.elapsed_ms:
+        time.sleep(0.001)
+    assert now.remaining_ms < before.remaining_ms
+    life.say(cm.ResumeRun, answer="this one")
+    assert life.view().deadline.elapsed_ms >= now.elapsed_ms
