@@ -63,8 +63,12 @@ def events_command(run: str, after: int, follow: bool, socket_path: str | None, 
       deadlined run events r_1a2b3c --follow
     """
     with open_client(socket_path) as client:
-        for event in client.attach_run(run).events(after=after, follow=follow):
+        watched, seq = client.attach_run(run), after
+        for event in watched.events(after=after, follow=follow):
             print_event(event, as_json)
+            seq = event.seq
+        if seq == after == 0:
+            watched.view()  # whose log has nothing may be nobody's: then that is said
 
 
 @click.command("wait")

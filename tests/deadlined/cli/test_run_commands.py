@@ -258,9 +258,10 @@ def test_kill_ends_a_run_by_its_id(fake_daemon, fake_run, command):
     assert len(heard(fake_daemon, cm.CancelRun)) == 1
 
 
-@pytest.mark.parametrize("words", [("show",), ("step",), ("wait",), ("cancel",), ("finish",)])
+@pytest.mark.parametrize("words", [("show",), ("step",), ("wait",), ("cancel",), ("finish",), ("events",)])
 def test_an_unknown_run_is_exit_3_in_one_line(fake_daemon, command, words):
     unknown = ErrorInfo(ErrorClass.ARGUMENT, "unknown_run", "no run r_9 is known")
     for kind in (cm.ShowRun, cm.StepRun, cm.WaitRun, cm.CancelRun, cm.FinishRun):
         fake_daemon.on[kind] = lambda m: [cm.Failed(m.id, unknown)]
+    fake_daemon.on[cm.ReadEvents] = lambda m: [cm.Events(m.id, [], 7)]
     assert command("run", *words, "r_9") == (3, "", "deadlined: no run r_9 is known [unknown_run]\n")
