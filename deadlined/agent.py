@@ -29,6 +29,7 @@ from supervisor.core.briefing import briefing, done_when
 from supervisor.core.context import Pins
 from supervisor.core.conversation import Conversation
 from supervisor.core.model_events import Gateway, Message, Request, ToolCall
+from supervisor.core.retry import of_profile
 from supervisor.core.turn import TurnMachine
 from supervisor.hosting import own_tools
 
@@ -119,8 +120,9 @@ async def steer(
         conversation = Conversation(briefing(system), earlier)
         conversation.said_by_user(task)
         own = own_tools(task, tools, plan)
-        machine = TurnMachine(conversation, own, terms or words.Terms())
-        pinned = Pins(task, (*constraints, *done_when((await run.view()).checks)))
+        view = await run.view()
+        machine = TurnMachine(conversation, own, terms or words.Terms(retry=of_profile(view.profile)))
+        pinned = Pins(task, (*constraints, *done_when(view.checks)))
         try:
             run.stop = await Agent(ClientLine(client), _gateway(decide), run.id, machine, pinned, tell).steer()
         except LostRunError as error:

@@ -28,6 +28,7 @@ from supervisor.core.model_events import Gateway, ToolSpec
 from supervisor.core.own_tools import OwnTools
 from supervisor.core.plan import PlanMachine, offered
 from supervisor.core.policy import Rule
+from supervisor.core.retry import of_profile
 from supervisor.core.run import State
 from supervisor.core.tools import Tools
 from supervisor.core.turn import TurnMachine
@@ -127,7 +128,7 @@ class Hosting:
         conversation.said_by_user(run.spec.goal)
         assert run.spec.agent is not None
         own = own_tools(run.spec.goal, self._tools.descriptions(), run.spec.agent.plan)
-        machine = TurnMachine(conversation, own, Terms(settings.max_out, settings.last))
+        machine = TurnMachine(conversation, own, Terms(settings.max_out, settings.last, of_profile(run.spec.profile)))
         if notes:
             machine.load(notes)
         return machine

@@ -57,6 +57,11 @@ DEFAULT = RetrySettings()
 DEMO = RetrySettings(3, 500, 30_000, 0.75, 1.25)
 
 
+def of_profile(profile: str) -> RetrySettings:
+    """How often and when a model is asked again in a run of that profile."""
+    return DEMO if profile == "demo" else DEFAULT
+
+
 class Why(StrEnum):
     """Why there is no further attempt."""
 

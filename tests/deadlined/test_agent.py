@@ -1,5 +1,6 @@
 """The loop as a library, against a scripted daemon: what leaving it does to its run."""
 
+import msgspec
 import pytest
 import trio
 
@@ -7,7 +8,8 @@ from deadlined.agent import call, steer
 from deadlined.async_client import AsyncClient
 from protocol import _client_messages as cm
 from protocol._runs import RunReason, RunStatus
-from tests.deadlined.conftest import stop_record
+from supervisor.core.retry import DEFAULT, DEMO
+from tests.deadlined.conftest import run_view, stop_record
 
 
 @pytest.fixture
@@ -35,3 +37,21 @@ async def test_cancelled_while_it_waits_for_a_person_it_ends_its_run_all_the_sam
         nursery.cancel_scope.cancel()
     assert fake_run.stop.status is RunStatus.CANCELLED
     assert [message.run for message in asked if isinstance(message, cm.CancelRun)] == ["r_1"]
+
+
+@pytest.mark.parametrize(("profile", "retry"), [("edit", DEFAULT), ("demo", DEMO)])
+async def test_a_model_is_asked_again_as_the_profile_of_its_run_says(
+    fake_daemon, fake_run, asked, monkeypatch, profile, retry
+):
+    class MadeError(Exception):
+        pass
+
+    def made(_conversation, _own, terms):
+        raise MadeError(terms)
+
+    monkeypatch.setattr("deadlined.agent.TurnMachine", made)
+    fake_daemon.on[cm.ShowRun] = lambda m: [cm.RunState(m.id, msgspec.structs.replace(run_view(), profile=profile))]
+    async with AsyncClient(fake_daemon.path) as client:
+        with pytest.raises(MadeError) as raised:
+            await steer(client, "x", lambda _: "done")
+    assert raised.value.args[0].retry is retry

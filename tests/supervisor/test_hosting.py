@@ -17,6 +17,7 @@ from protocol._framing import FRAME_LIMIT
 from protocol._runs import AgentOptions, RunReason, RunStatus
 from supervisor.config_agent import AgentSettings
 from supervisor.core.policy import Rule
+from supervisor.core.retry import DEFAULT, DEMO
 from supervisor.core.run import State
 from supervisor.hosting import MOST_AGENTS, Hosting, InnerLine
 from supervisor.runs import RunRefusal
@@ -57,7 +58,7 @@ class House:
         """A run that an agent is wanted for."""
         self.models[name], self.lines[name] = Closing(*turns), ScriptedLine(**line)
         options = AgentOptions(model=name, constraints=["spend nothing"])
-        spec = SimpleNamespace(uid=7, goal="mend it", agent=options, checks=())
+        spec = SimpleNamespace(uid=7, goal="mend it", agent=options, checks=(), profile="default")
         run = SimpleNamespace(id=name, spec=spec, notes=notes, machine=SimpleNamespace(state=state))
         self.runs.append(run)
         return run
@@ -242,3 +243,9 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
     line.say(cm.RunNotes(second, "r", "in time"))
     assert (await line.answer(second)).notes == "in time"
     assert line._waiting == {}
+
+
+async def test_a_model_is_asked_again_as_the_profile_of_its_run_says(house: House) -> None:
+    runs = [house.run("default"), house.run("demo")]
+    runs[1].spec.profile = "demo"
+    assert [house.hosting._machine(run, "").terms.retry for run in runs] == [DEFAULT, DEMO]
