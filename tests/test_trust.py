@@ -64,6 +64,17 @@ def test_anything_else_is_not_a_pass_even_beside_one(
     assert said in out.splitlines()[1]
 
 
+def test_a_suite_whose_extra_is_not_installed_is_named_by_a_lane_and_is_no_pass(
+    trust: Callable[..., tuple[int, str, str]],
+) -> None:
+    needy = dataclasses.replace(suite(GOOD), needs="no_such_module")
+    code, out, _ = trust({"good": suite(GOOD), "needy": needy})
+    assert code == 0
+    assert out.splitlines()[0] == "needy: SKIPPED (no_such_module is not installed); that is no pass"
+    assert out.count("failed") == 1
+    assert trust({"needy": needy})[0] == 1
+
+
 def test_a_failure_is_shown_so_that_it_can_be_repeated(trust: Callable[..., tuple[int, str, str]]) -> None:
     _, _, err = trust({"bad": suite(BAD)})
     assert err == "  bad: this one\n"
@@ -133,6 +144,13 @@ def test_the_same_seed_breaks_the_same_frames() -> None:
     assert one == other
     assert one.counts["understood"] > 0
     assert one.counts["refused"] > 0
+
+
+@pytest.mark.parametrize("data", [b"\x0b", b"\n\x0c", b" " * 300, b"\r\t \n", b"a" * 256 + b"\n", b"a" * 257])
+def test_what_a_line_is_told_a_second_time_is_the_same(data: bytes) -> None:
+    figures = Figures()
+    frames_mutated.read_twice("client to daemon, json", data, 256, lambda: 0.5, figures)
+    assert figures.failures == []
 
 
 def test_the_frames_suite_sees_a_codec_out_of_which_something_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 from tests.trust.registry import CannotRun, Figures, Suite, all_suites
 
@@ -22,7 +23,7 @@ def main() -> int:
         for name, suite in suites.items():
             _say(f"{name}: push {suite.push:,}, long {suite.long:,}; passes when {suite.passes_when}")
         return 0
-    chosen = {asked.suite: suites[asked.suite]} if asked.suite else suites
+    chosen = {asked.suite: suites[asked.suite]} if asked.suite else _possible(suites)
     seed = random.SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
     with ThreadPoolExecutor(asked.lanes) as pool:
         jobs = [
@@ -31,6 +32,14 @@ def main() -> int:
         ]
         results = [job.result() for job in jobs]
     return 0 if results and all(results) else 1
+
+
+def _possible(suites: dict[str, Suite]) -> dict[str, Suite]:
+    """Those that do not need what is not here; the others are named, and are no pass."""
+    missing = {name for name, suite in suites.items() if suite.needs and find_spec(suite.needs) is None}
+    for name in sorted(missing):
+        _say(f"{name}: SKIPPED ({suites[name].needs} is not installed); that is no pass")
+    return {name: suite for name, suite in suites.items() if name not in missing}
 
 
 def _run(name: str, suite: Suite, count: int, seed: int) -> bool:

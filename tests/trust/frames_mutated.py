@@ -71,6 +71,8 @@ FOREIGN_JSON = (
     msgspec.Raw(b"9" * 5_000),
     msgspec.Raw(b'"\\ud800"'),
 )
+BLANK = b" \t\r"
+"""Beside the newline what JSON calls white space (RFC 8259, 2)."""
 _WRONG_HEADER = 0.01
 _LIMITS = (FRAME_LIMIT, FRAME_LIMIT, FRAME_LIMIT, 256)
 
@@ -135,7 +137,7 @@ def run(count: int, seed: int) -> Figures:
 def _chunk(chunk: tuple[int, int, int]) -> Figures:
     seed, start, count = chunk
     rng = random.Random(f"{seed} {start}")
-    pools = {name: _bodies(ear, rng) for name, ear in EARS.items()}
+    pools = {name: bodies(ear, rng) for name, ear in EARS.items()}
     figures = Figures()
     _batches(pools, count // 4, rng, figures)  # the first quarter brings the process to its working size
     gc.collect()
@@ -169,12 +171,12 @@ def _weighed_batch(name: str, pool: list[bytes], size: int, rand: Random, figure
     figures.peak("bytes of a batch", peak)
 
 
-def _bodies(ear: Ear, rng: random.Random) -> list[bytes]:
+def bodies(ear: Ear, rng: random.Random) -> list[bytes]:
     """Well-formed messages, and as many in which one field holds something else: what bytes alone seldom become."""
     speak = speaker_of(ear.union)
     json = ear.buffer is LineBuffer
     encode: Callable[[Any], bytes] = msgspec.json.encode if json else msgspec.msgpack.encode
-    bodies: list[bytes] = []
+    made: list[bytes] = []
     for _ in range(POOL // 2):
         message = speak(rng)
         fields = msgspec.to_builtins(message, builtin_types=() if json else (bytes,))
@@ -183,20 +185,19 @@ def _bodies(ear: Ear, rng: random.Random) -> list[bytes]:
         fields[rng.choice(passed_on or [*fields, "from_the_future"])] = (
             foreign if rng.random() < 0.7 else json_value(rng)
         )
-        bodies += [encode(message), encode(fields)]
-    return bodies
+        made += [encode(message), encode(fields)]
+    return made
 
 
 def _batch(name: str, pool: list[bytes], size: int, rand: Random, figures: Figures) -> None:
     ear = EARS[name]
-    bodies = [_broken(pool, rand) for _ in range(size)]
+    broken = [_broken(pool, rand) for _ in range(size)]
     if ear.buffer is not None:
-        stream = _stream(bodies, ear.buffer, rand)
         limit = _LIMITS[int(rand() * len(_LIMITS))]
-        bodies = _read_twice(name, stream, limit, rand, figures)
+        broken = read_twice(name, stream(broken, ear.buffer, rand), limit, rand, figures)
     link = ear.link()
-    for body in bodies:
-        _hear(name, ear, link, body, figures)
+    for body in broken:
+        hear(name, ear, link, body, figures)
 
 
 def _broken(pool: list[bytes], rand: Random) -> bytes:
@@ -206,30 +207,31 @@ def _broken(pool: list[bytes], rand: Random) -> bytes:
     return mutated(pool[which], pool[int(rand() * POOL)], rand)
 
 
-def _stream(bodies: list[bytes], buffer: type[FrameBuffer | LineBuffer], rand: Random) -> bytes:
+def stream(bodies: list[bytes], buffer: type[FrameBuffer | LineBuffer] | None, rand: Random | None = None) -> bytes:
+    """One behind the other, as they go over a socket; with ``rand``, some behind a length that lies."""
     if buffer is LineBuffer:
         return b"".join([body + b"\n" for body in bodies])
     return b"".join(
         [
-            (header(len(body), rand) if rand() < _WRONG_HEADER else len(body).to_bytes(4, "big")) + body
+            (header(len(body), rand) if rand and rand() < _WRONG_HEADER else len(body).to_bytes(4, "big")) + body
             for body in bodies
         ]
     )
 
 
-def _read_twice(name: str, stream: bytes, limit: int, rand: Random, figures: Figures) -> list[bytes]:
+def read_twice(name: str, data: bytes, limit: int, rand: Random, figures: Figures) -> list[bytes]:
     """The bodies in a stream. Whole and in pieces must give the same, and it must be what the format says."""
     buffer = EARS[name].buffer
     assert buffer is not None
     try:
-        whole = _read(buffer(limit), [stream])
-        parts = _read(buffer(limit), cut(stream, rand))
+        whole = _read(buffer(limit), [data])
+        parts = _read(buffer(limit), cut(data, rand))
     except Exception as error:
-        figures.fail(f"{name}, limit {limit}: {error!r} for {stream.hex()}")
+        figures.fail(f"{name}, limit {limit}: {error!r} for {data.hex()}")
         return []
-    meant = _meant_lines(stream, limit) if buffer is LineBuffer else _meant_frames(stream, limit)
+    meant = _meant_lines(data, limit) if buffer is LineBuffer else _meant_frames(data, limit)
     if not whole == parts == meant:
-        figures.fail(f"{name}, limit {limit}: whole, cut and meant differ for {stream.hex()}")
+        figures.fail(f"{name}, limit {limit}: whole, cut and meant differ for {data.hex()}")
     if not whole[1]:
         figures.count("streams broken")
     return whole[0]
@@ -250,7 +252,8 @@ def _meant_frames(stream: bytes, limit: int) -> tuple[list[bytes], bool]:
 def _meant_lines(stream: bytes, limit: int) -> tuple[list[bytes], bool]:
     *lines, rest = stream.split(b"\n")
     good = list(itertools.takewhile(lambda line: len(line) <= limit, lines))
-    return [line.strip(b" \t\r") for line in good if line.strip(b" \t\r")], len(good) == len(lines) and not rest.strip()
+    whole = len(good) == len(lines) and len(rest) <= limit and not rest.strip(BLANK)
+    return [line.strip(BLANK) for line in good if line.strip(BLANK)], whole
 
 
 def _read(buffer: FrameBuffer | LineBuffer, pieces: Iterable[bytes]) -> tuple[list[bytes], bool]:
@@ -264,7 +267,8 @@ def _read(buffer: FrameBuffer | LineBuffer, pieces: Iterable[bytes]) -> tuple[li
     return bodies, True
 
 
-def _hear(name: str, ear: Ear, link: Callable[[Any], object] | None, body: bytes, figures: Figures) -> None:
+def hear(name: str, ear: Ear, link: Callable[[Any], object] | None, body: bytes, figures: Figures) -> None:
+    """What one body does to whoever hears it."""
     try:
         message = ear.hears.unpack(body)
     except RemoteProtocolError:

@@ -59,12 +59,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Suite:
-    """``run(count, seed)`` tries so many; ``push`` and ``long`` are the counts of the two lanes."""
+    """``run(count, seed)`` tries so many; ``push`` and ``long`` are the counts of the two lanes. ``needs``: a module of
+    an extra, without which a lane skips it and says so; asked for by its name, it raises CannotRun."""
 
     passes_when: str
     push: int
     long: int
     run: Callable[[int, int], Figures]
+    needs: str = ""
 
 
 def all_suites() -> dict[str, Suite]:
