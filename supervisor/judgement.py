@@ -277,7 +277,7 @@ class Judgement:
         status = Status.TOO_EARLY if verdict.level == "too_early" else Status.DUPLICATE_CALL
         reason = Reason(verdict.detector)
         notices = [Notice(fired.detector, fired.level, fired.text, verdict.attempt) for fired in verdict.fired]
-        return Refusal(reason, verdict.text, status, notices)
+        return Refusal(reason, verdict.text, status, notices, passes=status is Status.TOO_EARLY)
 
     def _unaffordable(self, run: LiveRun, refused: Refused) -> Refusal:
         self._runs.refused(run, refused)

@@ -51,7 +51,7 @@ def next_action(facts: Facts, settle: Settle) -> str | None:
     if settle.status is Status.NO_RESULT:
         return NOTHING_FOUND
     if settle.passes:
-        return AT_ONCE
+        return AT_ONCE if settle.reason is Reason.BUDGET else None
     if settle.reason in _REFUSED and settle.delivery is Delivery.NOT_DELIVERED:
         return _REFUSED[settle.reason]
     if (

@@ -186,7 +186,7 @@ class Settle(msgspec.Struct):
     late_result: bool = False
     detail: str = ""
     passes: bool = False
-    """It was refused for what others are doing just now."""
+    """It was refused for what holds just now: others of its run are running, or it was asked the same moments ago."""
 
 
 class Retry(msgspec.Struct):

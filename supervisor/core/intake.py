@@ -54,7 +54,7 @@ class Judged(msgspec.Struct):
 
 class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, not an error of ours
     """Why a call is not executed. ``status``: what it is then; ``notices`` go into its result; ``passes``: as it is it
-    may be sent again when others have ended."""
+    may be sent again later."""
 
     def __init__(
         self,

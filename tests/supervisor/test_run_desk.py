@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from protocol import _client_messages as cm
+from protocol._contracts import Approval, Contract, Refresh
 from protocol._outcomes import CallResult
 from protocol._runs import RunView
 from supervisor import accounts, rounds, run_recovery
 from supervisor.clock import wall_ms
+from supervisor.core.detector_sets import SETS
+from supervisor.core.detectors import Detectors
 from supervisor.core.run_wishes import MOST_NOTES, MOST_TEXT
 from supervisor.run_desk import _WAITS
 from supervisor.runs import Runs
@@ -371,6 +374,20 @@ def test_one_call_too_many_at_once_is_refused_and_may_come_again() -> None:
     assert first[-1].result.status == "ok"
     assert life.call("look", 2).status == "ok"
     life.end()
+
+
+def test_a_poll_that_comes_too_early_may_come_again_and_a_call_that_is_blocked_may_not(life: Life) -> None:
+    run = life.daemon.runs.going(life.run)
+    assert run is not None
+    run.detectors = Detectors(SETS["strict"])
+    life.world.contracts["poll"] = Contract(True, approval=Approval.NEVER, refresh=Refresh(min_interval_ms=60_000))
+    life.daemon.serve()
+    life.say(cm.StepRun)
+    ends = [life.call(tool, 1) for tool in ("poll", "poll", "look", "look", "look", "look")]
+    assert [(end.status, end.retryable) for end in ends if end.status != "ok"] == [
+        ("too_early", True),
+        ("duplicate_call", False),
+    ]
 
 
 def test_what_a_run_has_used_can_be_seen_while_its_end_is_on_its_way_to_the_disk(life: Life) -> None:
