@@ -281,7 +281,8 @@ class Judgement:
 
     def _unaffordable(self, run: LiveRun, refused: Refused) -> Refusal:
         self._runs.refused(run, refused)
-        return Refusal(Reason.BUDGET, refused.text, passes=run_reason(refused) is None)
+        passes = run_reason(refused) is None and refused.limit > 0  # of none at all there is nothing to wait for
+        return Refusal(Reason.BUDGET, refused.text, passes=passes)
 
 
 def _phase_in(result: CallResult) -> Phase | None:

@@ -173,6 +173,19 @@ def test_a_call_of_the_loops_own_that_means_nothing_counts_like_any_other(life: 
     assert [(event["level"], event["count"]) for event in fired] == [("stop", 5)]
 
 
+def test_only_where_another_may_end_is_a_call_too_many_at_once_told_to_wait_for_it(life: Life) -> None:
+    life.run = life.opened(limits={"branches": 1})
+    life.daemon.submit("look", 1, run=life.run)
+    busy = life.daemon.submit("look", 2, run=life.run)[-1].result
+    life.run = life.opened(limits={"branches": 0})
+    never = life.call("look", 1)
+    assert {(one.status, one.reason) for one in (busy, never)} == {("not_executed", "budget")}
+    assert (busy.retryable, never.retryable) == (True, False)
+    assert never.next_action
+    assert "no more tools" in never.next_action
+    life.daemon.settle_down()
+
+
 def test_a_call_that_fits_shows_its_fingerprint_also_where_it_is_refused(life: Life) -> None:
     life.run = life.opened(limits={"tool_calls": 1})
     done = life.call("pay", 1, key="k")
