@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.__main__ import REPOSITORY, choose, weakened
+from tests.mutants.__main__ import REPOSITORY, choose, main, weakened
 from tests.mutants.listing import MUTANTS, Mutant
 
 
@@ -22,3 +22,11 @@ def test_no_two_mutants_have_one_name() -> None:
 def test_a_sample_is_drawn_by_its_seed() -> None:
     assert choose("", 3, 5) == choose("", 3, 5)
     assert len(choose("", 3, 5)) == 3
+
+
+def test_words_that_no_mutant_has_are_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mutants", "--only", "no such words"])
+    assert main() == 2
+    assert "none has 'no such words'" in capsys.readouterr().err

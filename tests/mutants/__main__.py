@@ -29,6 +29,9 @@ _RED = 1
 def main() -> int:
     asked = _arguments()
     chosen = choose(asked.only, asked.sample, asked.seed)
+    if not chosen:  # none of none survived, and that shows nothing
+        sys.stderr.write(f"mutants: none has {asked.only!r} in its name or its file\n")
+        return 2
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deadlined-mutants-") as directory:
         suites = sorted({mutant.suite for mutant in chosen})
