@@ -294,6 +294,9 @@ class Runs:
             what = stop_records.hint_of(stop.status, stop.reason) if stop is not None else "it goes on"
             raise RunRefusal("not_waiting", f"the run needs no input: {what}")
         self.feed(run, machine.Answered(now_ns(), answer))
+        if run.approvals:  # it was asked for more than that, and its time stands still for those too
+            waits = (RunStatus.WAITING_FOR_APPROVAL, RunReason.APPROVAL_REQUIRED)
+            self.feed(run, machine.Waited(*waits, now_ns(), "calls of it wait for a person"))
         return True
 
     def shut_down(self) -> None:

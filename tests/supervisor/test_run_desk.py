@@ -138,6 +138,20 @@ def test_nobody_is_asked_about_a_call_whose_run_has_come_to_its_end_meanwhile() 
     life.end()
 
 
+def test_a_run_that_has_its_input_waits_on_for_the_person_who_is_asked_about_a_call(life: Life) -> None:
+    asked_about(life)
+    life.daemon.ask(cm.AskPerson, life.run, "Which tenant?")
+    life.daemon.settle_down()
+    assert life.view().status == "needs_input"
+    life.say(cm.ResumeRun, answer="acme")
+    assert life.view().status == "waiting_for_approval"
+    (approval,) = life.view().approvals
+    life.daemon.ask(cm.Decide, approval, "approve")
+    life.daemon.settle_down()
+    assert life.view().status == "running"
+    assert life.used("tool_calls[send]") == 1
+
+
 @pytest.mark.behaviour("M069")
 def test_another_attempt_at_a_model_is_charged_before_its_wait_and_is_in_the_log(life: Life) -> None:
     reserved = life.reserve()
