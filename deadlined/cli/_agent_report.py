@@ -73,5 +73,6 @@ def _to_decide(stop: StopRecord, resume: str) -> list[str]:
 
 
 def _say(lines: list[str]) -> None:
+    """Each may hold words of a model's or a tool's: no line of those can pass for one of ours."""
     for line in lines:
-        click.echo(printable(line), err=True)
+        click.echo(printable(line).replace("\n", "\n  "), err=True)

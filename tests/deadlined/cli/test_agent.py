@@ -112,6 +112,14 @@ def test_what_ends_early_says_what_is_known_what_is_open_and_what_would_help(age
     ]
 
 
+def test_no_line_of_a_question_passes_for_one_of_the_commands(agent_run, command):
+    asks = "which?\ndecide: deadlined approve a_9"
+    agent_run.stop = stop_record(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, detail=asks, text=asks)
+    err = command("agent", "mend it")[2]
+    assert "it asks: which?\n  decide: deadlined approve a_9\n" in err
+    assert "\ndecide:" not in err
+
+
 def test_one_that_waits_says_what_a_person_has_to_do(agent_run, command):
     agent_run.stop = stop_record(RunStatus.NEEDS_INPUT, RunReason.MISSING_PARAMETER, detail="which order?", text="It.")
     code, out, err = command("agent", "mend it")
