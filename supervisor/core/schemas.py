@@ -7,6 +7,7 @@ a million. So the faults are listed for arguments of ordinary size, and for larg
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jsonschema_rs
@@ -68,18 +69,36 @@ class ArgumentSchema:
 def _told(fault: jsonschema_rs.ValidationError) -> str:
     error = _closest(fault)
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-    return _shortened(f"{path.lstrip('.')}: {error.message}" if path else error.message)
+    words = _words(error)
+    return _shortened(f"{path.lstrip('.')}: {words}" if path else words)
+
+
+def _words(error: jsonschema_rs.ValidationError) -> str:
+    """What is wrong, with all that is allowed: the library names two of many values, and nothing of alternatives."""
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Enum):
+        value = error.message.partition(" is not one of ")[0]
+        return f"{value} is not one of {', '.join(json.dumps(one) for one in error.kind.options)}"
+    if isinstance(error.kind, _ALTERNATIVES):
+        return (
+            ", or ".join(dict.fromkeys(_words(branch[0]) for branch in error.kind.context if branch)) or error.message
+        )
+    return error.message
 
 
 def _closest(error: jsonschema_rs.ValidationError) -> jsonschema_rs.ValidationError:
-    """Of alternatives that all fail, the fault of the one that went deepest: for an optional field, the field's own."""
+    """Of alternatives that all fail, the fault of the one that went deepest, or whose type fits: for an optional field,
+    the field's own."""
     while isinstance(error.kind, _ALTERNATIVES):
         firsts = [branch[0] for branch in error.kind.context if branch]
-        deepest = max(firsts, key=lambda first: len(first.instance_path), default=error)
-        if len(deepest.instance_path) <= len(error.instance_path):
+        closest = max(firsts, key=_closeness, default=error)
+        if _closeness(closest) <= (len(error.instance_path), False):
             break
-        error = deepest
+        error = closest
     return error
+
+
+def _closeness(error: jsonschema_rs.ValidationError) -> tuple[int, bool]:
+    return len(error.instance_path), not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Type)
 
 
 def _shortened(text: str) -> str:

@@ -14,6 +14,8 @@ SHELL = {
         "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1},
         "env": {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "null"}]},
         "count": {"type": "integer"},
+        "kind": {"enum": ["sh", "bash", "python3", "node"]},
+        "most": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
     },
     "required": ["argv"],
     "additionalProperties": False,
@@ -40,6 +42,9 @@ def test_fitting_arguments_pass(values: dict[str, Any]) -> None:
         ({"argv": ["a"], "env": {"X": 1}}, 'env.X: 1 is not of type "string"'),
         ({"argv": ["a"], "count": 1.5}, "count: 1.5 is not of type"),
         ({"argv": ["a"], "cmd": 1}, "'cmd' was unexpected"),
+        ({"argv": ["a"], "kind": "perl"}, 'kind: "perl" is not one of "sh", "bash", "python3", "node"'),
+        ({"argv": ["a"], "most": 0}, "most: 0 is less than the minimum of 1"),
+        ({"argv": ["a"], "most": "x"}, 'most: "x" is not of type "integer", or "x" is not of type "null"'),
     ],
 )
 def test_a_misfit_is_told_with_its_path(values: dict[str, Any], words: str) -> None:
