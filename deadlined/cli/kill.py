@@ -10,6 +10,7 @@ from deadlined.cli._run_report import print_stop
 from deadlined.cli._screen import printable
 from deadlined.cli._session import complete_calls, complete_runs, open_client
 from deadlined.cli._waiting import wait_for
+from protocol._outcomes import CallResult, Status
 
 NOT_CONFIRMED = 1
 RUN_ID = "r_"
@@ -40,5 +41,12 @@ def kill_command(call: str, socket_path: str | None, as_json: bool) -> int:
     if as_json:
         print_json(result)
     else:
-        click.echo(printable(outcome_line(result) if live else f"had settled already: {outcome_line(result)}"))
+        click.echo(printable(outcome_line(result) if live else _settled(result)))
     return NOT_CONFIRMED if result.kill is not None and not result.kill.confirmed else 0
+
+
+def _settled(result: CallResult) -> str:
+    """Of a call that ran no more. One about which a person was asked never runs: what is ended is the question."""
+    asked = result.approval if result.status is Status.WAITING_FOR_APPROVAL else None
+    void = f"; {asked} is void now, unless it was decided before" if asked else ""
+    return f"had settled already: {outcome_line(result)}{void}"

@@ -248,6 +248,14 @@ def test_kill_says_so_when_the_call_is_gone(fake_daemon, command):
     assert "2 processes killed 0.1 ms after it was due, all gone after 1 ms" in out
 
 
+def test_kill_of_a_call_that_waits_for_a_person_says_what_becomes_of_the_question(fake_daemon, command):
+    waits = CallResult("c_1", "t", Status.WAITING_FOR_APPROVAL, reason=Reason.APPROVAL_REQUIRED, approval="a_1")
+    fake_daemon.on[cm.Cancel] = lambda m: [cm.CancelAccepted(m.id, "c_1", False)]
+    fake_daemon.on[cm.Wait] = lambda m: [cm.Settled(m.id, waits)]
+    code, out, _ = command("kill", "c_1")
+    assert (code, "; a_1 is void now, unless it was decided before" in out) == (0, True)
+
+
 def test_kill_exits_1_when_the_end_is_not_confirmed(fake_daemon, command):
     gone = CallResult(
         "c_1", "t", Status.CANCELLED, reason=Reason.OPERATOR, kill=KillReceipt(["pidns"], 2, 0.1, None, False)
