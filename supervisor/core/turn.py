@@ -9,9 +9,9 @@ Rules
    Whatever else failed, and what failed too often, ends the run by its reason.
 3. `finish` and `ask_user` stand alone in their turn. Beside other calls they are refused, and the others are made.
 4. Text without a call is an answer: it takes the same way as `finish`.
-5. The calls of a turn are made together, each under a key of its own (decision and number), and their results are told
-   in the order of the calls. A call that waits for a person is made again under its key when the run goes on: the key
-   answers with what became of it, and nothing runs twice.
+5. The calls of a turn, at most `MOST_CALLS`, are made together, each under a key of its own (decision and number), and
+   their results are told in the order of the calls. A call that waits for a person is made again under its key when the
+   run goes on: the key answers with what became of it, and nothing runs twice.
 6. A run whose budget is used up is asked for a last word, without tools; what is said then is the answer.
 7. Whenever the run has stopped the machine is done, or waits with it for a person. An answer comes as the result of the
    question, or as a message.
@@ -50,6 +50,9 @@ from supervisor.core.turn_words import Effects, Input, Proposed, Reserved, Terms
 
 _BYTES_PER_TOKEN = 3
 """Fewer than a token of any language has on average: what is set aside for a turn should do."""
+MOST_CALLS = 256
+"""Of one turn: they are judged together, and nobody else's are meanwhile."""
+_TOO_MANY = "a turn has at most {} calls, and this one had {}: this call and those behind it were not made"
 _NOT_ALONE = "{} must stand alone in its turn; it was not done"
 
 
@@ -207,16 +210,23 @@ class TurnMachine:
             return self._do_text(text)
         if len(self._calls) == 1 and self.own.is_own(self._calls[0]):
             return self._do_alone(self._calls[0])
+        made, over = self._calls[:MOST_CALLS], self._calls[MOST_CALLS:]
         declined = [
-            words.Declined(call, why, self.decision) for call in self._calls if (why := self._barred(call)) is not None
+            words.Declined(call, why, self.decision) for call in made if (why := self._barred(call)) is not None
         ]
         not_made = {one.call.id for one in declined}
         self._proposed = tuple(
             Proposed(call, f"{self.decision}.{number}", self.decision)
-            for number, call in enumerate(self._calls)
+            for number, call in enumerate(made)
             if call.id not in not_made
         )
-        return self._act(declined)
+        return self._act([*declined, *self._beyond(over)])
+
+    def _beyond(self, over: Sequence[ToolCall]) -> list[words.Declined]:
+        """The calls that are too many. The first of them is counted, for all."""
+        why = _TOO_MANY.format(MOST_CALLS, len(self._calls))
+        self._texts |= {call.id: f"[{call.name}: not done] {why}" for call in over[1:]}
+        return [words.Declined(call, why, self.decision) for call in over[:1]]
 
     def _barred(self, call: ToolCall) -> str | None:
         return _NOT_ALONE.format(call.name) if self.own.is_own(call) else self.own.barred(call)

@@ -13,7 +13,7 @@ from supervisor.core.briefing import briefing
 from supervisor.core.context import Pins
 from supervisor.core.provider_failures import FailureKind, ProviderFailure
 from supervisor.core.retry import RetrySettings
-from supervisor.core.turn import State
+from supervisor.core.turn import MOST_CALLS, State
 from tests.supervisor.core.turning import ASKS, DONE, NOW, UNTIL, WAITS, Loop, call, failed, result, stop
 
 # ---------------------------------------------------------------- rule 1
@@ -134,6 +134,23 @@ def test_an_answer_that_the_daemon_would_not_take_is_counted_by_it_like_any_malf
     loop.on(words.Acted(()))
     assert "64001 characters" in loop.machine.transcript()[-1].text
     loop.transcript_is_whole()
+
+
+def test_of_a_turn_with_too_many_calls_the_first_are_made_and_each_has_a_result():
+    loop = Loop()
+    loop.says(*(call("look", n=number) for number in range(MOST_CALLS + 50)))
+    act = loop.wanted(words.Act)
+    assert len(act.proposed) == MOST_CALLS
+    (declined,) = act.declined
+    assert f"at most {MOST_CALLS} calls, and this one had {MOST_CALLS + 50}" in declined.text
+    loop.on(words.Acted(tuple(result() for _ in act.proposed)))
+    told = loop.told()
+    assert len(told) == MOST_CALLS + 50
+    assert ["were not made" in text for text in told] == [False] * MOST_CALLS + [True] * 50
+    loop.transcript_is_whole()
+    exact = Loop()
+    exact.says(*(call("look", n=number) for number in range(MOST_CALLS)))
+    assert (len(exact.wanted(words.Act).proposed), exact.wanted(words.Act).declined) == (MOST_CALLS, ())
 
 
 def test_two_that_must_stand_alone_are_both_refused_and_neither_is_said_to_be_done():
