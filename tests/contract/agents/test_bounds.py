@@ -3,6 +3,7 @@ Whatever the model says, the bounds are the daemon's."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,21 @@ async def test_at_its_last_step_a_run_says_what_is_known_and_what_would_help(cli
     assert stop.partial[-1].startswith("page: ok: text of page 2")
     assert len(model.asked) == 4
     assert (model.asked[-1].tools, model.asked[-1].messages[-1].text) == ((), WRAP_UP)
+
+
+@pytest.mark.behaviour("M055")
+async def test_of_too_much_output_a_model_is_shown_the_cut_view_in_every_turn_and_nothing_else(
+    client: AsyncClient,
+) -> None:
+    turns = [says(call("shell", argv=["seq", "1", "20000"])), says(call("now")), says(text="it counts")]
+    outcome, model = await steered(client, *turns)
+    assert outcome.stop.status == "completed"
+    for request in model.asked[1:]:
+        everything = "\n".join(message.text for message in request.messages)
+        assert len(everything.encode()) < 16_000, "of 108 894"
+        assert len(re.findall(r"^\[… left out: \d+ bytes in \d+ lines", everything, re.MULTILINE)) == 1
+        assert "\n20000\n" in everything
+        assert "\n10000\n" not in everything
 
 
 @pytest.mark.behaviour("M173")
