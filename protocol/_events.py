@@ -57,6 +57,8 @@ class EventKind(StrEnum):
     QUARANTINE_LIFTED = "quarantine_lifted"
     EVENTS_LOST = "events_lost"
     """The disk took nothing for so long that ``count`` events had to be dropped before they were numbered."""
+    EVENT_UNREADABLE = "event_unreadable"
+    """Stands in for a record that is no event any more: somebody else, or the disk, has changed it."""
 
 
 class Event(msgspec.Struct):

@@ -14,8 +14,9 @@ from supervisor.containment.strays import end_strays
 from supervisor.journal import rows
 from supervisor.journal.approval_rows import StoredApproval
 from supervisor.journal.approval_rows import read as read_approvals
+from supervisor.journal.chain import BrokenChain
 from supervisor.journal.recovery import Clocks, Recovered, recover
-from supervisor.journal.store import Change, Store
+from supervisor.journal.store import Change, Store, undamaged
 from supervisor.lives import forget_strays, strays_of
 from supervisor.run_recovery import RecoveredRuns, read_runs
 from supervisor.runtime import StateDirectory
@@ -35,9 +36,14 @@ def revive(state: StateDirectory, result_ttl_ms: int) -> Revival:
     """Everything up to the point where a new daemon may start. Raises StoreError."""
     store = Store(state.journal)
     broken = store.open()
+    with undamaged(store):
+        return _read(store, broken, state.outputs, result_ttl_ms)
+
+
+def _read(store: Store, broken: BrokenChain | None, outputs: str, result_ttl_ms: int) -> Revival:
     strays = end_strays(strays_of(store))
     forget_strays(store)
-    recovered = recover(store, state.outputs, result_ttl_ms, Clocks(now_ns(), wall_ms()))
+    recovered = recover(store, outputs, result_ttl_ms, Clocks(now_ns(), wall_ms()))
     if recovered.interrupted or strays:
         told = {"interrupted": recovered.interrupted, "strays": strays}
         store.commit([Change(event=rows.draft(EventKind.DAEMON_RECOVERED, wall_ms(), None, None, None, told))])

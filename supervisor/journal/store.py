@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from protocol._events import Event
+from protocol._events import Event, EventKind
 from supervisor.journal import bulk
 from supervisor.journal.chain import BrokenChain, Record, link, verify
 from supervisor.journal.numbers import KEY, Draft, RunNumbers
@@ -242,8 +242,22 @@ class Store:
 
 
 def _event(row: tuple[Any, ...]) -> Event:
-    seq, at_ms, kind, call, run, uid, data, digest = row
-    return Event(seq, at_ms, kind, call, run, uid, msgspec.json.decode(data), digest.hex())
+    """A record that is none any more has something stand in for it: it hides nothing behind it, and ends nobody."""
+    seq, *fields, data, digest = row
+    try:
+        values = (seq, *fields, msgspec.json.decode(data), digest.hex())
+        return msgspec.convert(dict(zip(Event.__struct_fields__, values, strict=True)), Event)
+    except (TypeError, AttributeError, msgspec.MsgspecError):
+        return Event(seq, 0, EventKind.EVENT_UNREADABLE, None, None, None, {}, "")
+
+
+@contextlib.contextmanager
+def undamaged(store: Store) -> Iterator[None]:
+    """What is read in the block is what somebody once wrote, or it raises StoreError."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, msgspec.MsgspecError) as error:
+        raise StoreError(f"the journal {store.path} is damaged: {error}") from error
 
 
 def _translated(error: apsw.Error, path: str) -> StoreError:

@@ -184,3 +184,15 @@ def test_events_of_a_run_are_found_by_their_index_however_many_others_there_are(
     assert "events_of_run (run=? AND seq>?)" in plan
     ((*_, plan),) = store.rows(f"EXPLAIN QUERY PLAN {module._LAST_OF_RUN}", ("r_1",))
     assert "events_of_run (run=?)" in plan
+
+
+@pytest.mark.case("B094")
+@pytest.mark.parametrize(
+    "change", ["data = zeroblob(9)", "data = '[1]'", "data = 7", "at_ms = 'x'", "kind = zeroblob(4)", "hash = 'x'"]
+)
+def test_a_record_that_is_none_any_more_hides_nothing_behind_it(open_store, path, change):
+    open_store().commit([event(), event(), event()])
+    tampered(path, f"UPDATE events SET {change} WHERE seq = 2")
+    found = open_store().events(0, 10)
+    assert [one.seq for one in found] == [1, 2, 3]
+    assert [one.kind for one in found] == ["daemon_started", "event_unreadable", "daemon_started"]
