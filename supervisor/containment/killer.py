@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import trio
 
 from protocol._slots import GUARDED, PATIENTLY
+from supervisor.clock import now_ns
 from supervisor.containment.descriptors import send_with
 from supervisor.containment.launch import Helper, launch
 from supervisor.containment.table import DeadlineTable
+from supervisor.core.relapses import Relapses
 
 _MESSAGE = struct.Struct("<IQ")
 _UNREGISTER = 0
@@ -54,13 +56,14 @@ class KillerLink:
         self._posted: deque[int] = deque()
         self._mail = trio.Event()
         self.armed = False
-        self.losses = 0
+        self._relapses = Relapses()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a killer running until cancelled; the first one is launched before this reports started, and raises
         OSError if it cannot be. A later one is tried again and again; the second line stands in for it."""
         try:
             self._start()
+            self._relapses.started(now_ns())
             task_status.started()
             while True:
                 async with trio.open_nursery() as nursery:
@@ -74,11 +77,12 @@ class KillerLink:
     async def _restart(self) -> None:
         self._lost()
         while self._socket is None:
-            await trio.sleep(_PAUSE_S * min(self.losses - 1, 20))
+            await trio.sleep(self._relapses.died(now_ns()))
             try:
                 self._start()
             except OSError:  # no process or no descriptor to be had at the moment
                 self._lost()
+        self._relapses.started(now_ns())
 
     async def register(
         self,
@@ -181,7 +185,6 @@ class KillerLink:
             self._set_armed(True)
 
     def _lost(self) -> None:
-        self.losses += 1
         self._set_armed(False)
         self._close()
 

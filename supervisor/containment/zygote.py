@@ -21,9 +21,11 @@ import trio
 from protocol import _codecs as codecs
 from protocol._errors import RemoteProtocolError
 from protocol._worker_messages import FromZygote, Reaped, Spawn, Spawned, SpawnFailed, ZygoteReady
+from supervisor.clock import now_ns
 from supervisor.containment.descriptors import receive_with, send_all_with
 from supervisor.containment.launch import Helper, launch
 from supervisor.core.levels import HeldBy
+from supervisor.core.relapses import Relapses
 
 _START_BUDGET_S = 30.0
 _PAUSE_S = 0.05
@@ -59,12 +61,14 @@ class ZygoteLink:
         self._answered: dict[int, tuple[Spawned, int] | SpawnFailed] = {}
         self.ready: ZygoteReady | None = None
         self.losses = 0
+        self._relapses = Relapses(_PAUSE_S)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a zygote running until cancelled; raises SpawnError when the first one cannot live on this host. A later
         one is tried again and again: a zygote that dies while it starts is no reason for the daemon to end."""
         try:
             await self._start()
+            self._relapses.started(now_ns())
             task_status.started()
             while True:
                 await self._listen()
@@ -78,9 +82,10 @@ class ZygoteLink:
     async def _restart(self) -> None:
         while self._socket is None:
             self.losses += 1
-            await trio.sleep(_PAUSE_S * min(self.losses, 20))
+            await trio.sleep(self._relapses.died(now_ns()))
             with contextlib.suppress(SpawnError):
                 await self._start()
+        self._relapses.started(now_ns())
 
     async def spawn(self, request: Spawn, descriptors: Sequence[int]) -> tuple[int, int]:
         """Ask for a worker; returns (its pid in the zygote's namespace, its pidfd, now ours). Raises SpawnError."""
