@@ -134,10 +134,13 @@ class Judgement:
         if refused is not None:
             raise self._unaffordable(run, refused)
         run.in_flight[call.id] = call
-        call.over = lambda _result: self._asked(run, call)
+        call.over = lambda result: self._asked(run, result)
 
-    def _asked(self, run: LiveRun, call: LiveCall) -> None:
-        run.in_flight.pop(call.id)
+    def _asked(self, run: LiveRun, result: CallResult) -> None:
+        """It waits for the person, and its round with it; or it has ended before anybody was asked."""
+        run.in_flight.pop(result.call)
+        if result.status is not Status.WAITING_FOR_APPROVAL:
+            self._rounds.calls_have_ended(run)
         self._runs.feed(run, machine.Ended(now_ns()))
 
     def enter(self, look: Look, call: LiveCall) -> Stake:

@@ -126,6 +126,16 @@ def test_a_call_about_which_a_person_is_about_to_be_asked_ends_with_its_run(life
     assert life.daemon.ask(cm.ListApprovals)[0].approvals == []
 
 
+def test_the_round_of_a_call_that_ends_before_anybody_was_asked_is_over(life: Life) -> None:
+    for _ in range(3):
+        heard = asked_about(life)
+        (call,) = life.daemon.calls.live.values()
+        life.daemon.ask(cm.Cancel, call=call.id)
+        life.daemon.settle_down()
+        assert heard[-1].result.status == "cancelled"
+    assert life.used("steps") == 3
+
+
 def test_nobody_is_asked_about_a_call_whose_run_has_come_to_its_end_meanwhile() -> None:
     life = Life(limits={"tool_calls": 1})
     heard = asked_about(life)
