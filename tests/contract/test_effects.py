@@ -264,7 +264,7 @@ def test_what_was_not_done_is_said_to_be_and_runs_again_under_the_same_key(place
             break
     assert (told.status, told.reason, told.delivery) == ("killed", "time_budget", "failed_definite")
     assert told.retryable
-    again = client.submit("pay", {"job": f"late{attempt}", "books": False}, deadline_ms=60_000, key=key, announce=True)
+    again = client.submit("pay", {"job": f"late{attempt}", "books": False}, deadline_ms=60_000, key=key)
     assert again.call != told.call
     again.cancel()
     assert again.wait(30).idempotency_key == told.idempotency_key

@@ -189,9 +189,7 @@ def test_a_first_answer_that_was_cut_is_not_lost(place: Place, size: int) -> Non
 @pytest.mark.case("B082")
 def test_a_call_whose_signs_of_life_come_late_has_no_second_copy(place: Place, client: Client) -> None:
     hogs = [client.submit("python", {"code": "while True: pass"}, deadline_ms=60_000) for _ in range(2)]
-    handle = client.submit(
-        "trust_effect", place.effect("late", after_ms=700), deadline_ms=60_000, key="late", announce=True
-    )
+    handle = client.submit("trust_effect", place.effect("late", after_ms=700), deadline_ms=60_000, key="late")
     wait_until(lambda: place.done()["late"] == 1, "it was not done")
     again = [client.submit("trust_effect", place.effect("late", after_ms=700), key="late") for _ in range(5)]
     told = [one.wait(PATIENCE_S) for one in (handle, *again)]
