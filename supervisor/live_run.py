@@ -96,9 +96,8 @@ class LiveRun:
     def __init__(
         self, spec: RunSpec, effective: Effective, node: Node, machine: RunMachine, detectors: Detectors, opened_ns: int
     ) -> None:
-        self.spec, self.effective, self.node = spec, effective, node
-        self.machine, self.detectors, self.opened_ns = machine, detectors, opened_ns
-        self.elapsed_ns = 0
+        self.spec, self.effective, self.node, self.machine, self.detectors = spec, effective, node, machine, detectors
+        self.elapsed_ns, self.opened_ns = 0, opened_ns
         """Time of its own before it was suspended last; ``opened_ns`` is when the present stretch began."""
         self.step = self.index = self.calls = self.state_version = self.reservations = self.asked_people = 0
         self.retries = 0
