@@ -28,7 +28,6 @@ LEDGER = pathlib.Path(__file__).with_name("ledger.db")
 
 def book(key, job):
     with sqlite3.connect(LEDGER) as ledger:
-        ledger.execute("CREATE TABLE IF NOT EXISTS payments (key TEXT UNIQUE, job TEXT)")
         ledger.execute("INSERT INTO payments VALUES (?, ?)", (key, job))
     ledger.close()
 
@@ -113,6 +112,8 @@ class Place:
     def __init__(self, start: Callable[..., TestedDaemon], directory: Path) -> None:
         self._start, self.directory = start, directory
         self.deployed = directory / "deployed"
+        with closing(sqlite3.connect(directory / "ledger.db")) as ledger:
+            ledger.execute("CREATE TABLE payments (key TEXT UNIQUE, job TEXT)")
         (directory / "payments.py").write_text(MODULE)
         (directory / "deployed.sh").write_text(DEPLOYED)
         self.config = CONFIG.format(directory=directory)
