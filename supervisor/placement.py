@@ -25,7 +25,6 @@ class Placement:
         self._killer, self._place = killer, place
         self._waiting: dict[str, deque[LiveCall]] = {}
         self.pools: dict[str, Pool] = {}
-        self._cramped = False
 
     def grant(self, call: LiveCall) -> None:
         """The call may run now."""
@@ -50,15 +49,16 @@ class Placement:
             if call.machine.state is State.WAITING and self._place(call, worker):
                 return
         pool.keep(worker)
-        if self._cramped:
-            self._make_room()
+        self._make_room()
 
     def _make_room(self) -> None:
-        """While a line is not served because others have every slot, an idle worker goes, of the flavour with most."""
-        cramped = [flavour for flavour, waiting in self._waiting.items() if waiting and self.pools[flavour].cramped]
-        self._cramped = bool(cramped)
-        for _ in cramped:
-            max(self.pools.values(), key=lambda pool: len(pool.idle)).give_up_one()
+        """While a line is not served because others have every slot, an idle worker goes, of the flavour with most.
+
+        Looked at whenever a worker gets idle: a slot that was free when the call was granted may be another's by now.
+        """
+        for flavour, waiting in self._waiting.items():
+            if waiting and self.pools[flavour].cramped:
+                max(self.pools.values(), key=lambda pool: len(pool.idle)).give_up_one()
 
     def release(self, call: LiveCall, claims_reusable: bool) -> None:
         """The call's worker has answered. It serves again when it has proven that nothing is left in it, and when the

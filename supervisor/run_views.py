@@ -74,7 +74,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         spec.on_disconnect,
         spec.opened_ms,
         run.step,
-        phase_of(run),
+        (stop.phase if run.settled and stop is not None else None) or phase_of(run),
         run.calls,
         len(run.in_flight),
         run.state_version,

@@ -56,7 +56,7 @@ def refuse_opening(ask: OpenRun, parent_session: str | None, is_part: bool) -> s
         or _refuse_workspace(ask.workspace)
         or _refuse_checks(ask.checks, ask.workspace)
         or too_long("profile", ask.profile or "", MOST_NAME)
-        or (None if ask.agent is None else _refuse_agent(ask.agent))
+        or (None if ask.agent is None else _refuse_task(ask.goal) or _refuse_agent(ask.agent))
     )
 
 
@@ -158,6 +158,10 @@ def _refuse_workspace(workspace: str | None) -> str | None:
     if not workspace.startswith("/") or "\0" in workspace:
         return f"workspace {workspace[:200]!r} is not an absolute path"
     return too_long("workspace", workspace, MOST_PATH)
+
+
+def _refuse_task(goal: str) -> str | None:
+    return None if goal.strip() else "goal is empty; of an agent it says in words what is to be done"
 
 
 def _refuse_agent(agent: AgentOptions) -> str | None:

@@ -109,6 +109,7 @@ def test_a_check_that_never_ends_ends_with_the_run(client: Client) -> None:
     stop = run.finish("done")
     assert isinstance(stop, StopRecord)
     assert (stop.status, stop.reason, stop.phase) == ("budget_exhausted", "time_budget", "complete")
+    assert run.view().phase == "complete", "and not what it would do now"
 
 
 @pytest.mark.behaviour("M041")

@@ -9,6 +9,7 @@ import pytest
 from protocol._budgets import LimitError
 from protocol._checks import FieldsCheck, FieldValue, FileCheck, PersonCheck
 from protocol._client_messages import OpenRun
+from protocol._runs import AgentOptions
 from supervisor.core.run_wishes import (
     ALL_CHECKS,
     MOST_AMOUNT,
@@ -69,6 +70,7 @@ def test_what_a_client_means_is_taken() -> None:
         ({"checks": [PersonCheck("x" * (MOST_TEXT + 1))]}, "a check's question has 4001"),
         ({"checks": [PersonCheck("x" * MOST_TEXT)] * 5}, "20000 characters together"),
         ({"profile": "p" * (MOST_NAME + 1)}, "profile has 201"),
+        ({"goal": " \n", "agent": AgentOptions()}, "goal is empty"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(fields: dict[str, Any], said: str) -> None:
