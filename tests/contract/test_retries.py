@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deadlined import Client
+from protocol._events import Event
 from tests.contract.cases.conftest import wait_until
 from tests.contract.conftest import TestedDaemon, open_daemons
 
@@ -60,7 +61,12 @@ def test_a_flaky_read_only_tool_succeeds_on_the_third_attempt_as_one_call(client
     said = [(notice.detector, notice.attempt) for notice in result.notices]
     assert said == [("retry", 1), ("retry", 2)]
     assert all("HTTP 429" in notice.text and "\n" not in notice.text for notice in result.notices)
-    scheduled = [event for event in client.events(call=result.call) if event.kind == "retry_scheduled"]
+
+    def logged() -> list[Event]:
+        return list(client.events(call=result.call))
+
+    wait_until(lambda: "call_ended" in [event.kind for event in logged()], "its end is not in the log")
+    scheduled = [event for event in logged() if event.kind == "retry_scheduled"]
     assert [event.data["attempt"] for event in scheduled] == [2, 3]
     assert [event.data["class"] for event in scheduled] == ["transient_tool"] * 2
 
