@@ -119,6 +119,11 @@ def leak(hang) -> Callable[[Client], None]:
     return start
 
 
+def _told(client: Client, call: str) -> dict[str, dict[str, Any]]:
+    """What the log has of a call, by kind."""
+    return {event.kind: event.data for event in client.events(call=call)}
+
+
 @pytest.mark.case("B025")
 @pytest.mark.case("B022")
 def test_a_call_that_cannot_be_killed_is_answered_in_time_named_and_watched(start_daemon, freezer, hang, mark):
@@ -153,7 +158,8 @@ def test_a_call_that_cannot_be_killed_is_answered_in_time_named_and_watched(star
         assert client.status().unconfirmed_kills == 1
         assert alive(mark) == []
         assert handle.wait() == result, "a result changes no more"
-        told = {event.kind: event.data for event in client.events(call=result.call)}
+        wait_until(lambda: "kill_confirmed" in _told(client, result.call), "its end is not in the log")
+        told = _told(client, result.call)
         assert {row["pid"] for row in told["kill_unconfirmed"]["survivors"]} == frozen
         assert {row["uid"] for row in told["kill_unconfirmed"]["survivors"]} == {os.geteuid()}
         assert told["kill_confirmed"]["after_ms"] > 0
