@@ -13,11 +13,9 @@ import msgspec
 
 from protocol._budgets import Dimension, DimensionView
 from protocol._checks import Check
-from protocol._deadlines import NS_PER_MS
 from protocol._runs import AgentOptions, Artefact, FiredDetector, LastAction, RunReason, RunStatus
 from supervisor.accounts import MOST_SESSIONS, session_of
 from supervisor.clock import now_ns, wall_ms
-from supervisor.containment.strays import boot_id
 from supervisor.core import run as machine
 from supervisor.core.budget import Level, Node
 from supervisor.core.evidence import Evidence
@@ -26,8 +24,9 @@ from supervisor.core.run import RunMachine, State
 from supervisor.journal import run_rows
 from supervisor.journal.store import Change, Store
 from supervisor.live_run import LiveRun, RunSpec
-from supervisor.run_views import Since, aborted, spent_on_models
+from supervisor.run_views import aborted, spent_on_models
 from supervisor.runs import KEPT_RUNS, Runs
+from supervisor.waiting_time import waited_ns
 
 _LOST = "the daemon was killed while the run went on"
 
@@ -142,15 +141,6 @@ def _stood(limits: dict[str, int], used: dict[str, int]) -> Iterator[tuple[str, 
         yield name, DimensionView(limit, spent, 0, None if limit is None else max(0, limit - spent))
 
 
-def _waited_ns(since: Any, now: int) -> int:
-    """How long the time of a run has gone on without a daemon. While the machine was off only the wall knows it."""
-    if since is None:
-        return 0
-    began = Since(*since)
-    waited = now - began.at_ns if began.boot == boot_id() else (wall_ms() - began.wall_ms) * NS_PER_MS
-    return max(0, waited)
-
-
 def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec, below: dict[str, int]) -> LiveRun:
     """A run that waits, with everything it had counted."""
     assert row.snapshot is not None
@@ -160,7 +150,7 @@ def _revived(runs: Runs, row: run_rows.RunRow, spec: RunSpec, below: dict[str, i
     effective = msgspec.convert(kept["effective"], Effective)
     detectors = runs.detectors_of(effective)
     detectors.load(kept["detectors"])
-    waited = 0 if runs.pauses else _waited_ns(kept.get("since"), now)
+    waited = 0 if runs.pauses else waited_ns(kept.get("since"))
     remaining = max(0, kept["remaining_ns"] - waited)
     run_machine = runs.machine_of(spec, effective, now + remaining)
     waits = kept["waits"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -11,12 +11,12 @@ from protocol._budgets import Dimension
 from protocol._deadlines import NS_PER_MS, elapsed_ms
 from protocol._runs import OpenEffect, Phase, RunDeadline, RunReason, RunRow, RunStatus, RunView, StopRecord
 from supervisor.clock import wall_ms
-from supervisor.containment.strays import boot_id
 from supervisor.core import stop_records as words
 from supervisor.core.budget import Ledger
 from supervisor.core.call import State as CallState
 from supervisor.core.run import Settle, Suspend
 from supervisor.live_run import LiveRun
+from supervisor.waiting_time import since
 
 _GOAL_LISTED = 200
 _DETAIL = 4_000
@@ -74,7 +74,7 @@ def view_of(run: LiveRun, ledger: Ledger, now_ns: int) -> RunView:
         spec.on_disconnect,
         spec.opened_ms,
         run.step,
-        (stop.phase if run.settled and stop is not None else None) or phase_of(run),
+        (stop.phase if _is_over(stop) else None) or phase_of(run),
         run.calls,
         len(run.in_flight),
         run.state_version,
@@ -191,14 +191,6 @@ def told_at_start(run: LiveRun) -> dict[str, Any]:
     }
 
 
-class Since(NamedTuple):
-    """From when on the time of a run that waits went on: by the clock of a boot, and by the wall for another one."""
-
-    at_ns: int
-    wall_ms: int
-    boot: str
-
-
 def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]:
     """All that a run needs to go on in another life, as plain values."""
     plain: dict[str, Any] = msgspec.to_builtins(
@@ -208,7 +200,7 @@ def snapshot_of(run: LiveRun, ledger: Ledger, effect: Suspend) -> dict[str, Any]
             "detectors": run.detectors.dump(),
             "remaining_ns": effect.remaining_ns,
             "elapsed_ns": run.elapsed_ns,
-            "since": None if run.machine.pauses else Since(run.opened_ns, wall_ms(), boot_id()),
+            "since": None if run.machine.pauses else since(run.opened_ns),
             "waits": {"status": effect.status, "reason": effect.reason, "detail": effect.detail},
             "refusals": run.machine.refusals,
             "step": run.step,

@@ -51,6 +51,19 @@ from supervisor.settlement import Settlement
 _UNFENCED = "a Markdown fence around the arguments was taken off"
 
 
+class _Wish(msgspec.Struct):
+    """A submit on its way to an answer. ``call``: the name of a call that comes of it. ``args_fp``: its whole
+    fingerprint, once its arguments fit; ``claim``: that of its delivery key, once it has it."""
+
+    call: str
+    submit: Submit
+    uid: int
+    now_ns: int
+    run: LiveRun | None = None
+    args_fp: str = ""
+    claim: Claim | None = None
+
+
 class Submissions:
     """``live``: the calls that have not been told yet, by id."""
 
@@ -77,43 +90,43 @@ class Submissions:
 
     def take(self, submit: Submit, uid: int) -> LiveCall | KeptCall:
         """A new call that nothing has been done for, or one that answers already: refused, in flight, or kept."""
-        now, call_id = now_ns(), self._new_id()
+        wish = _Wish(self._new_id(), submit, uid, now_ns())
         if submit.run is None:
-            return self._answered(call_id, submit, uid, now, None)
+            return self._answered(wish)
         try:
-            run = self._judgement.run_of(submit.run, uid)
+            run = wish.run = self._judgement.run_of(submit.run, uid)
         except Refusal as refusal:
-            return self._told_before(submit, uid, now) or self._refused(call_id, uid, submit, refusal, now)
+            return self._told_before(wish) or self._refused(wish, refusal)
         self._judgement.begins(run)
         begun = False
         try:
-            call = self._answered(call_id, submit, uid, now, run)
-            begun = isinstance(call, LiveCall) and call.id == call_id and call.result is None
+            call = self._answered(wish)
+            begun = isinstance(call, LiveCall) and call.id == wish.call and call.result is None
         finally:
             if not begun:
                 self._judgement.comes_to_nothing(run)
         return call
 
-    def _answered(self, call_id: str, submit: Submit, uid: int, now: int, run: LiveRun | None) -> LiveCall | KeptCall:
-        claims: list[Claim] = []
+    def _answered(self, wish: _Wish) -> LiveCall | KeptCall:
         try:
-            return self._taken(call_id, submit, uid, now, run, claims)
+            return self._taken(wish)
         except Refusal as refusal:
-            for claim in claims:  # nothing was begun: the key is as new
-                self.keys.release(claim.key.place)
-            return self._refused(call_id, uid, submit, refusal, now)
+            if wish.claim is not None:  # nothing was begun: the key is as new
+                self.keys.release(wish.claim.key.place)
+            return self._refused(wish, refusal)
 
-    def _told_before(self, submit: Submit, uid: int, now: int) -> LiveCall | KeptCall | None:
+    def _told_before(self, wish: _Wish) -> LiveCall | KeptCall | None:
         """What answers a later delivery in a run that takes no more calls: what was done there can still be heard."""
-        run = self._judgement.known_run(submit.run or "", uid)
+        submit = wish.submit
+        run = self._judgement.known_run(submit.run or "", wish.uid)
         if run is None or submit.key is None:
             return None
         try:
-            judged = judge(submit, self._tools, self._host, now)
+            judged = judge(submit, self._tools, self._host, wish.now_ns)
         except Refusal:
             return None
         judged.cwd = judged.cwd or run.spec.workspace
-        claim = self.keys.look(delivery_key(uid, judged.run, submit.key, _said(judged)), self._what_of)
+        claim = self.keys.look(delivery_key(wish.uid, judged.run, submit.key, _said(judged)), self._what_of)
         return self.find(claim.earlier or "") if claim.verdict in (Verdict.WAIT, Verdict.REPLAY) else None
 
     def own(self, submit: Submit, run: LiveRun) -> LiveCall:
@@ -157,48 +170,33 @@ class Submissions:
     def _new_id(self) -> str:
         return f"c_{self._boot}{next(self._numbers):06x}"
 
-    def _taken(
-        self, call_id: str, submit: Submit, uid: int, now: int, run: LiveRun | None, claims: list[Claim]
-    ) -> LiveCall | KeptCall:
-        judged = self._judge(call_id, submit, now, run)
-        args_fp = self._fingerprint(judged, run)
-        try:
-            return self._fitting(call_id, submit, uid, now, run, claims, judged, args_fp)
-        except Refusal as refusal:
-            refusal.fingerprint = args_fp[:SHOWN]
-            raise
-
-    def _fitting(
-        self,
-        call_id: str,
-        submit: Submit,
-        uid: int,
-        now: int,
-        run: LiveRun | None,
-        claims: list[Claim],
-        judged: Judged,
-        args_fp: str,
-    ) -> LiveCall | KeptCall:
-        """A call that fits its tool, before anything else is asked of it."""
-        claim: Claim | None = None
+    def _taken(self, wish: _Wish) -> LiveCall | KeptCall:
+        submit, uid, run = wish.submit, wish.uid, wish.run
+        judged = self._judge(wish)
+        args_fp = wish.args_fp = self._fingerprint(judged, run)
         if submit.key is not None:
             key = delivery_key(uid, judged.run, submit.key, _said(judged))
-            claim = self.keys.claim(key, call_id, self._what_of)
+            claim = self.keys.claim(key, wish.call, self._what_of)
             if claim.verdict is not Verdict.RUN:
                 return self._again(claim, submit)
-            claims.append(claim)
+            wish.claim = claim
         ruling = self._ruling(judged, run)  # behind the key: an answer that is there is given at any time
         self._check_daemon(judged)
-        if claim is not None:
-            call = LiveCall(call_id, uid, claim.key.downstream, judged, now, claim.key)
-        else:
-            call = LiveCall(call_id, uid, _key_of(call_id, uid, judged), judged, now)
-        call.fingerprint = args_fp[:SHOWN]
-        if judged.unfenced:
-            call.notices.append(Notice("fence_stripped", "info", _UNFENCED))
+        call = self._new_call(wish, judged)
         if run is not None:
             return self._in_run(call, run, args_fp, ruling, submit)
         call.asks = self._approvals.questions.question(submit, judged, uid, ruling, args_fp)
+        return call
+
+    def _new_call(self, wish: _Wish, judged: Judged) -> LiveCall:
+        if wish.claim is not None:
+            key = wish.claim.key
+            call = LiveCall(wish.call, wish.uid, key.downstream, judged, wish.now_ns, key)
+        else:
+            call = LiveCall(wish.call, wish.uid, _key_of(wish.call, wish.uid, judged), judged, wish.now_ns)
+        call.fingerprint = wish.args_fp[:SHOWN]
+        if judged.unfenced:
+            call.notices.append(Notice("fence_stripped", "info", _UNFENCED))
         return call
 
     def _ruling(self, judged: Judged, run: LiveRun | None) -> Ruling:
@@ -209,9 +207,10 @@ class Submissions:
                 self._judgement.denied(run, refusal)
             raise
 
-    def _judge(self, call_id: str, submit: Submit, now: int, run: LiveRun | None) -> Judged:
+    def _judge(self, wish: _Wish) -> Judged:
+        run = wish.run
         try:
-            judged = judge(submit, self._tools, self._host, now)
+            judged = judge(wish.submit, self._tools, self._host, wish.now_ns)
         except Refusal as refusal:
             if run is not None:
                 self._judgement.misfit(run, refusal)
@@ -219,7 +218,7 @@ class Submissions:
         if run is None:
             return judged
         judged.cwd = judged.cwd or run.spec.workspace
-        return _within(judged, run.machine.work_until_ns, now)
+        return _within(judged, run.machine.work_until_ns, wish.now_ns)
 
     def _in_run(self, call: LiveCall, run: LiveRun, args_fp: str, ruling: Ruling, submit: Submit) -> LiveCall:
         """The same thing that changes something, while it is in flight, is the same delivery: one call answers both."""
@@ -278,14 +277,14 @@ class Submissions:
             raise Refusal(Reason.STORE_UNAVAILABLE, self._journal.trouble or "the journal takes nothing")
         self._gate.check_call(judged)
 
-    def _refused(self, call_id: str, uid: int, submit: Submit, refusal: Refusal, now: int) -> LiveCall:
+    def _refused(self, wish: _Wish, refusal: Refusal) -> LiveCall:
+        submit, now = wish.submit, wish.now_ns
         judged = Judged(submit.tool, NO_CONTRACT, "", "", now, 0, 0, run=submit.run, decision=submit.decision)
-        call = LiveCall(call_id, uid, call_id, judged, now)
-        call.notices, call.fingerprint = refusal.notices, refusal.fingerprint
+        call = LiveCall(wish.call, wish.uid, wish.call, judged, now)
+        call.notices, call.fingerprint = refusal.notices, wish.args_fp[:SHOWN]
         status = Status.CANCELLED if refusal.reason is Reason.SHUTDOWN else refusal.status
-        settle = machine.Settle(status, refusal.reason, Delivery.NOT_DELIVERED, now, detail=str(refusal))
-        settle.passes = refusal.passes
-        self._settlement.refuse(call, settle)
+        why = (refusal.reason, Delivery.NOT_DELIVERED, now)
+        self._settlement.refuse(call, machine.Settle(status, *why, detail=str(refusal), passes=refusal.passes))
         return call
 
     def _what_of(self, call_id: str) -> Earlier:

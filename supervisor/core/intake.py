@@ -66,8 +66,6 @@ class Refusal(Exception):  # noqa: N818  # an outcome on its way to a result, no
     ) -> None:
         super().__init__(message)
         self.reason, self.status, self.notices, self.passes = reason, status, list(notices), passes
-        self.fingerprint = ""
-        """As the result shows it: of a call whose arguments were judged, and fit, before something else refused it."""
 
 
 class Host(msgspec.Struct):

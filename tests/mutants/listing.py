@@ -599,9 +599,9 @@ MUTANTS = (
     Mutant(
         "a run ends before the call is told that ended it",
         "supervisor/submissions.py",
-        "            call = self._answered(call_id, submit, uid, now, run)\n",
+        "            call = self._answered(wish)\n",
         "            self._judgement.comes_to_nothing(run)\n"
-        "            call = self._answered(call_id, submit, uid, now, run)\n"
+        "            call = self._answered(wish)\n"
         "            self._judgement.begins(run)\n",
         _RUN_DESK_SUITE,
     ),

@@ -13,7 +13,7 @@ from protocol import _client_messages as cm
 from protocol._contracts import Approval, Contract, Refresh
 from protocol._outcomes import CallResult
 from protocol._runs import RunView
-from supervisor import accounts, rounds, run_recovery
+from supervisor import accounts, rounds, run_recovery, waiting_time
 from supervisor.clock import wall_ms
 from supervisor.core.detector_sets import SETS
 from supervisor.core.detectors import Detectors
@@ -490,8 +490,8 @@ def test_a_clock_that_goes_on_while_a_run_waits_goes_on_without_a_daemon(
     life.run = life.opened(deadline_ms=300_000)
     life.say(cm.AskPerson, question="Which one?")
     if boot is not None:
-        monkeypatch.setattr(run_recovery, "boot_id", lambda: boot)
-    monkeypatch.setattr(run_recovery, "wall_ms", lambda: wall_ms() + 60_000)
+        monkeypatch.setattr(waiting_time, "boot_id", lambda: boot)
+    monkeypatch.setattr(waiting_time, "wall_ms", lambda: wall_ms() + 60_000)
     monkeypatch.setattr(simulated, "recall_runs", recall_into_a_clock_that_goes_on)
     life.another()
     assert life.view().status == "needs_input"
