@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench._daemon import REPOSITORY, child_environment, end_with_parent
+from bench._child import open_child
 from bench._wire import BareClient
 
 HAS_NAMESPACES = os.geteuid() == 0
@@ -19,14 +18,14 @@ HAS_NAMESPACES = os.geteuid() == 0
 class KillFloor:
     """Kills one worker at a time; times in nanoseconds."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     def kill(self, kind: str, after_ms: float = 20.0) -> tuple[int, int, int]:
         """(deadline → signal, deadline → dead, signal → the next one ready)."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{kind} {after_ms}\n")
+        self._process.stdin.write(f"{kind} {after_ms}\n".encode())
         self._process.stdin.flush()
         signalled, gone, ready = map(int, self._process.stdout.readline().split())
         return signalled, gone, ready
@@ -49,23 +48,10 @@ def open_kill_floor() -> Iterator[KillFloor]:
 
 
 @contextmanager
-def _program(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    # Closing its standard input, or our death, ends it, and its workers have its death as their signal.
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"bench.floors.{name}", *arguments],
-        cwd=REPOSITORY,
-        env=child_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=end_with_parent,  # noqa: PLW1509  # the bench has one thread
-    )
-    try:
+def _program(name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Closing its standard input, or our death, ends it, and its workers have its death as their signal."""
+    with open_child(f"bench.floors.{name}", *arguments) as process:
         assert process.stdout is not None
-        if process.stdout.readline() != "ready\n":
+        if process.stdout.readline() != b"ready\n":
             raise RuntimeError(f"the floor {name} did not start")
         yield process
-    finally:
-        process.terminate()
-        process.communicate()
